@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from benchmarks.report import Benchmark, Options, Row
 from rpcmq.core.router.mesh.interest_table import Holding, InterestTable
 from rpcmq.core.router.model import Link
-from rpcmq.wire import Address
+from rpcmq.wire import Address, origin_of
 from rpcmq.wire.bodies import MESH_TYPE
+from rpcmq.wire.consumer_name import ConsumerName
 from rpcmq.wire.interest import PlaceState, identity_key, place_key
 
 __all__ = ["BENCHMARK", "bytes_of_one", "filled"]
@@ -22,7 +23,7 @@ _ROUTERS = (10, 50, 100)
 _CASES = {"1 home, 1 process each": (1, 1), "1 home, 10 of a process": (1, 10), "3 homes, 10 of a process": (3, 10)}
 
 
-def _rows(number: int, routers: int, homes: int, of_process: int) -> Iterator[tuple[int, bytes, int, str, bytes]]:
+def _rows(number: int, routers: int, homes: int, of_process: int) -> Iterator[tuple[int, bytes, int, bytes, bytes]]:
     """For each consumer: its router, the key, and number, name (if it is new) and state of the process."""
     counts = [0] * routers
     for i in range(number):
@@ -31,7 +32,8 @@ def _rows(number: int, routers: int, homes: int, of_process: int) -> Iterator[tu
             router = (i + home * 7) % routers
             process, known = divmod(counts[router], of_process)
             counts[router] += 1
-            name = "" if known else f"node-{process:06d}.site-{router:03d}"
+            identity = f"node-{process:06d}.site-{router:03d}"
+            name = b"" if known else ConsumerName(origin_of(router + 1, process + 1), identity).encode()
             yield router, place_key(address), process, name, PlaceState(1, 100, True, (process,)).encode()
 
 
@@ -41,7 +43,7 @@ def filled(number: int, routers: int, homes: int, of_process: int) -> tuple[Inte
     holdings = [table.open(Link([], f"r{i}", MESH_TYPE, i, 1), f"r{i}") for i in range(routers)]
     for router, key, process, name, state in _rows(number, routers, homes, of_process):
         if name:
-            table.put_name(holdings[router], identity_key(process), process, name.encode())
+            table.put_name(holdings[router], identity_key(process), process, name)
         table.put(holdings[router], key, state)
     return table, holdings
 

@@ -227,6 +227,9 @@ class MeshSettings:
     recovery_seconds: float = setting(
         10.0, seconds(0, 3600), "seconds in which consumers of a router that died say which calls they have", live=True
     )
+    return_seconds: float = setting(
+        2.0, seconds(0, 3600), "seconds in which one whose connection alone is lost may turn up at another", live=True
+    )
     max_patterns: int = setting(
         1_000_000, COUNT, "patterns that the processes of another router are subscribed to", live=True
     )

@@ -30,6 +30,8 @@ class Word(IntEnum):
     NEWER = 3
     #: There will be no answer: it keeps that no longer; or, of its router, it is gone with all that it knew.
     LOST = 4
+    #: Of a router: the consumer may have it, and has left; it is looked for.
+    SOUGHT = 5
 
 
 def where_records(message: bytes) -> list[tuple[bytes, bytes]]:
@@ -48,7 +50,7 @@ def here_records(message: bytes) -> list[tuple[bytes, bytes, int]]:
         ProtocolError: there is a part of a record, or too many, or a word that does not exist.
     """
     records = list(HERE_RECORD.iter_unpack(_records(message, HERE_RECORD.size)))
-    if any(word > Word.LOST for _, _, word in records):
+    if any(word > Word.SOUGHT for _, _, word in records):
         raise ProtocolError("HERE has a word that does not exist", "word")
     return records
 

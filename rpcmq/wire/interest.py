@@ -4,8 +4,8 @@ The payload is a header (:data:`_HEADER`) and *rows*, each a key and the state o
 repeated, or told in another order, they lead to the same. A row without a state is forgotten. There are three kinds:
 
 * an address: the address block and, as the rest, the name of a group. Its state is a :class:`PlaceState`.
-* an identity: three zero bytes, as of an address with no names, and a number of three bytes. Its state is the identity
-  of a process as UTF-8; states of addresses name consumers by these numbers.
+* a name: three zero bytes, as of an address with no names, and a number of three bytes. Its state is the name of a
+  process (:class:`~rpcmq.wire.consumer_name.ConsumerName`); states of addresses name consumers by these numbers.
 * a part of the consumers of an address that has too many for one row: the key of the address, a zero byte and the
   number of the part (three bytes). Its state is a bit for each of the 128 numbers from 128 times the part's on.
 

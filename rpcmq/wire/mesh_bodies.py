@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from rpcmq.errors import ProtocolError
 from rpcmq.wire.body_fields import Body, flag, integer, mapping, member, string, text
+from rpcmq.wire.consumer_name import ORIGIN_BYTES, ConsumerName
 from rpcmq.wire.kinds import Kind
 
 __all__ = [
@@ -31,6 +33,7 @@ _MAX_URLS_LENGTH = 4096
 #: Most routers that one is linked to, and most domains of one.
 MAX_NEIGHBOURS, MAX_DOMAINS = 100, 100
 _MAX_ID = (1 << 32) - 1
+_ORIGIN = re.compile(f"[0-9a-f]{{{2 * ORIGIN_BYTES}}}")
 #: Of all lives of a router the last: an integer that every JSON parser reads exactly.
 MAX_INCARNATION = (1 << 53) - 1
 
@@ -123,10 +126,13 @@ class MembersBody(Body):
         return {"members": [each.encode() for each in self.members]}
 
 
-def _names(name: str, value: Any) -> tuple[str, ...]:
-    if not isinstance(value, list) or not all(isinstance(each, str) and len(each) <= _MAX_NAME for each in value):
-        raise ProtocolError(f"{name} must be an array of names", "body")
-    return tuple(value)
+def _names(name: str, value: Any) -> tuple[ConsumerName, ...]:
+    if not isinstance(value, dict) or not all(
+        isinstance(identity, str) and len(identity) <= _MAX_NAME and _ORIGIN.fullmatch(origin)
+        for origin, identity in value.items()
+    ):
+        raise ProtocolError(f"{name} must be an object of origins, in hexadecimal, and identities", "body")
+    return tuple(ConsumerName(bytes.fromhex(origin), identity) for origin, identity in value.items())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,8 +141,12 @@ class KnowsBody(Body):
 
     KIND = Kind.KNOWS
 
-    #: Identities, wherever they are linked.
-    consumers: tuple[str, ...] = member(_names, ())
+    #: Their names, wherever they are linked.
+    consumers: tuple[ConsumerName, ...] = member(_names, ())
+
+    def encode(self) -> dict[str, Any]:
+        """Return the JSON object."""
+        return {"consumers": {each.origin.hex(): each.identity for each in self.consumers}}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -129,6 +129,4 @@ def _fault(rng: Random, mode: str, faults: tuple[str, ...], routers: str, places
         one, other = rng.sample(routers, 2)
         return Fault(kind, one + other, rng.choice((0.05, 0.5, 2.0, 5.0, 8.0)), rng.choice((0.01, 0.1, 0.4)))
     place = rng.choice(places)
-    if kind == "move" and place.startswith("s") and mode == "gentle":
-        kind = "reset"  # the former router, which lives, takes a consumer that has left it for dead
     return Fault(kind, place, rng.choice((0.05, 0.3, 1.0, 2.0)))

@@ -26,7 +26,7 @@ from tests.faults.simulated_run import SimulatedRun
 __all__ = ["MeshSimulation", "simulate_mesh"]
 
 #: Tables of what is remembered for ten minutes, and bounded; a pool of numbers, which keeps those that are free.
-_REMEMBERED = ("fences", "_lost", "_missed", "_identities")
+_REMEMBERED = ("fences", "_lost", "_sought", "_missed", "_identities")
 
 
 class MeshSimulation(SimulatedRun):

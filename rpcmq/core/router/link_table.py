@@ -24,7 +24,10 @@ from rpcmq.errors import ProtocolError
 from rpcmq.wire import KIND_AT, Kind, pack, sequence_of
 from rpcmq.wire.bodies import CONSUMER_ROLE, MESH_TYPE, QUEUE_TYPES, DrainBody, RefusedBody
 
-__all__ = ["LinkTable"]
+__all__ = ["SAID_GOODBYE", "LinkTable"]
+
+#: The reason for the end of a link whose process has left in order.
+SAID_GOODBYE = "said goodbye"
 
 
 class LinkTable:
@@ -233,7 +236,7 @@ class LinkTable:
             self.on_taken(now, link, link.acknowledged(sequence_of(message)))
             link.answers_drain = False
         elif kind == Kind.GOODBYE:
-            self.end(now, link, "said goodbye")
+            self.end(now, link, SAID_GOODBYE)
         else:
             raise ProtocolError(f"kind {kind:#04x} is not one that a process sends", "kind")
 

@@ -10,12 +10,14 @@ searched for exceptions (``tests/mesh``); their names there are those in the com
 * A message that is asked for waits. If a consumer has it, it is that consumer's; if everyone of the roll has promised
   to start it for no earlier owner, it goes to any. Time decides nothing but when the sender is told ``LinkLost``, with
   the names of those who were silent: one of them may have started it, and nobody else can know.
+* A consumer that leaves a router which lives is *sought*: it may have gone to another one. It is on the roll of what it
+  had, although no router has it among its consumers. Whoever is asked for that says so; so does who was told of it.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import count
 from math import inf
 
@@ -23,16 +25,17 @@ from rpcmq.core.router.mesh.fences import Fence, PlaceKey, name_of
 from rpcmq.core.router.mesh.limits import LinkLimits
 from rpcmq.core.router.mesh.neighbours import Neighbour
 from rpcmq.core.router.mesh.part import MeshContext, MeshPart
-from rpcmq.core.router.mesh.places import Tag
 from rpcmq.core.router.mesh.questions import Asked, Question
+from rpcmq.core.router.mesh.searches import Patience, Search, after_router, for_consumer_elsewhere, for_consumer_here
 from rpcmq.core.router.mesh.witness import Witness, place_key
 from rpcmq.core.router.model import Consumer, Delivery, Link, Request
 from rpcmq.core.router.waiting_queue import Queue
 from rpcmq.errors import Outcome
-from rpcmq.wire import CONSUMER_AT, STAMP, Flag, Kind, method_of, pack, sequence_of
-from rpcmq.wire.adoption import MAX_ASKED, WHERE_RECORD, Word, here_records
+from rpcmq.wire import CONSUMER_AT, KEY, ORIGIN_OF_KEY, STAMP, Flag, Kind, method_of, sequence_of
+from rpcmq.wire.adoption import MAX_ASKED, Word, here_records
 from rpcmq.wire.bodies import MESH_TYPE
-from rpcmq.wire.mesh_bodies import KnowsBody
+from rpcmq.wire.consumer_name import ConsumerName
+from rpcmq.wire.mesh_bodies import MAX_NEIGHBOURS, KnowsBody
 
 __all__ = ["Adoption"]
 
@@ -60,13 +63,14 @@ class Adoption(MeshPart):
         self._questions: dict[int, Question] = {}
         self._numbers = count(1)
         #: Messages that are to be asked for in this wake-up.
-        self._due: dict[tuple[PlaceKey, bool], list[Asked]] = {}
+        self._due: dict[tuple[PlaceKey, bool, Patience, ConsumerName | None], list[Asked]] = {}
         self._ask_at = inf
         #: Routers that were lost, by id: when, and the limits that their links had.
         self._missed: dict[int, tuple[float, LinkLimits | None]] = {}
         self._limits: dict[Link, LinkLimits] = {}
         self.witness = Witness(context, self.give_up)
-        context.note_lost = self.witness.note_lost
+        context.note_departed = self.witness.note_departed
+        context.look_for = self.look_for
         context.fenced, context.refuses = self.witness.fences.by_name, self.witness.refuses
         context.displace = self.witness.displace
         dispatch.adopts = self.adopts
@@ -96,8 +100,7 @@ class Adoption(MeshPart):
         self.witness.tell_all(link)
         for question in self._questions.values():
             if _may_know(limits, question.place):
-                for message in self._messages(question, question.asked.values(), Tag.TOPIC):
-                    link.send(message)
+                link.send(question.where())
 
     def neighbour_gone(self, now: float, neighbour: Neighbour, reason: str) -> None:
         """It may have known consumers that nobody else knows."""
@@ -138,7 +141,7 @@ class Adoption(MeshPart):
             return False
         if link.routers <= 1 and not self._others(_place_of(request)):
             return False  # there is nobody to ask, and never was
-        self._ask(now, request, link.routers)
+        self._ask(now, request, link.routers, after_router(self._settings))
         return True
 
     def outlives(self, link: Link, request: Request) -> bool:
@@ -147,31 +150,47 @@ class Adoption(MeshPart):
             return False
         return link.queue_type == MESH_TYPE or link.follows_mesh
 
-    def asks_again(self, now: float, delivery: Delivery) -> bool:
-        """Ask for a request whose consumer is out of reach (``ask_again``); return whether that is done.
+    def asks_again(self, now: float, delivery: Delivery, reason: str) -> bool:
+        """Ask for a request whose consumer is gone (``ask_again``); return whether that is done.
 
-        A neighbour can be gone whose consumers live, and a process leaves a router that drains. Otherwise, if the link
-        of a consumer has ended, so has its process.
+        A neighbour can be gone whose consumers live, and a process can go on at another router. One that has said
+        goodbye, or knows no mesh, is gone for good.
         """
-        request = delivery.request
         link = delivery.consumer.link
-        if link.queue_type != MESH_TYPE and not self._context.goes_on_elsewhere(link):
-            self.witness.note_lost(now, request, link.identity)
+        if link.queue_type == MESH_TYPE:
+            return self._ask_again(now, delivery, after_router(self._settings))
+        search = for_consumer_here(now, self._context, delivery, reason)
+        if search is None:
+            name = ConsumerName(link.origin, link.identity)
+            self.witness.note_departed(now, delivery.request, name, is_sought=False)
             return False
+        return self._ask_again(now, delivery, search)
+
+    def look_for(self, now: float, delivery: Delivery, name: ConsumerName) -> bool:
+        """Ask for a request whose consumer has left another router; return whether that is done."""
+        search = for_consumer_elsewhere(now, self._context, delivery, name)
+        return search is not None and self._ask_again(now, delivery, search)
+
+    def _ask_again(self, now: float, delivery: Delivery, search: Search) -> bool:
+        request = delivery.request
         if request.flags & _NOT_ADOPTED or request.attempts == 255:
             return False
         request.take_back(delivery)
         request.attempts += 1
-        self._ask(now, request, 0)
+        self._ask(now, request, 0, search)
         return True
 
-    def _ask(self, now: float, request: Request, routers: int) -> None:
+    def _ask(self, now: float, request: Request, routers: int, search: Search) -> None:
         """Ask for ``request``, whose sender knew of so many routers."""
         stamp = bytes((request.message[STAMP][0], request.attempts))
         key, group = _place_of(request), request.destination.topic.group
-        asked = Asked(request, stamp, routers)
+        asked = Asked(request, stamp, routers, search)
+        if search.sought is not None:
+            self.witness.note_departed(now, request, search.sought, is_sought=True)
+        if (name := self.witness.departed.sought(request.key, group)) is not None:
+            asked.roll[name.origin] = name.identity, ""
         self._queue.append(request)
-        known, lost = self.witness.fences.get(request.key, group), self.witness.lost(request.key, group)
+        known, lost = self.witness.fences.get(request.key, group), self.witness.departed.lost(request.key, group)
         if known is not None and known.stamp > stamp:
             self._give_up(now, asked)
             return
@@ -180,16 +199,16 @@ class Adoption(MeshPart):
             return
         self.witness.note(request.key, Fence(stamp, self._context.own.id, key, request.is_call, now))
         self._asked[asked.name] = asked
-        self._due.setdefault((key, request.is_call), []).append(asked)
+        self._due.setdefault((key, request.is_call, search.patience, search.sought), []).append(asked)
         self._ask_at = now
 
     def _put_questions(self, now: float) -> None:
         due, self._due = self._due, {}
         self._ask_at = inf
-        until = now + self._settings.mesh_recovery_seconds
-        for (place, is_call), asked in due.items():
+        for (place, is_call, patience, sought), asked in due.items():
             for start in range(0, len(asked), MAX_ASKED):
-                self._put(now, Question(next(self._numbers), place, is_call, until), asked[start : start + MAX_ASKED])
+                question = Question(next(self._numbers), place, is_call, now, patience, sought)
+                self._put(now, question, asked[start : start + MAX_ASKED])
 
     def _put(self, now: float, question: Question, asked: list[Asked]) -> None:
         address, is_group = question.place
@@ -199,25 +218,15 @@ class Adoption(MeshPart):
         self._questions[question.number] = question
         group = address.server if is_group else ""
         bare = address._replace(server="") if is_group else address
-        for router, identity in self._context.identities(bare, group):
-            question.roll[identity] = router
+        for router, name in self._context.names(bare, group):
+            question.roll[name.origin] = name.identity, router
         for consumer in self.witness.consumers(question.place):
-            question.roll[consumer.link.identity] = self._context.own.name
-        for message in self._messages(question, asked, Tag.TOPIC):
-            for neighbour in self._neighbours_of(question.place):
-                neighbour.link.send(message)
+            question.roll[consumer.link.origin] = consumer.link.identity, self._context.own.name
+        where = question.where()
+        for neighbour in self._neighbours_of(question.place):
+            neighbour.link.send(where)
         self.witness.ask_consumers(question.place, question.is_call, [(e.request.key, e.stamp) for e in asked])
         self._decide_all(now, question)
-
-    def _messages(self, question: Question, asked: Iterable[Asked], tag: int) -> list[bytes]:
-        address, is_group = question.place
-        records = b"".join(WHERE_RECORD.pack(each.request.key, each.stamp) for each in asked)
-        return [
-            pack(
-                Kind.WHERE, records, sequence=question.number, format=int(question.is_call),
-                address=address.encode(), consumer=Tag.GROUP if is_group else tag,
-            )
-        ]  # fmt: skip
 
     # --- answers -----------------------------------------------------------------------------
 
@@ -228,8 +237,8 @@ class Adoption(MeshPart):
         body = KnowsBody.of(message)
         if neighbour is None or question is None or not _may_know(self._limits.get(link), question.place):
             return
-        for identity in body.consumers:
-            question.roll.setdefault(identity, neighbour.name)
+        for name in body.consumers:
+            question.roll.setdefault(name.origin, (name.identity, neighbour.name))
         self._requests.turns.spend(len(body.consumers) + len(question.asked))
         if len(question.roll) > _MOST_NAMED:
             return  # it is not decided, but given up in time
@@ -249,15 +258,17 @@ class Adoption(MeshPart):
             elif word == Word.NEWER:
                 self._refused(now, key, group, stamp, consumer)
             elif fence is not None and fence.owner != self._context.own.id:
-                self.witness.relay(now, consumer, link.identity, key, stamp, word, fence)
+                self.witness.relay(now, consumer, link, key, stamp, word, fence)
             else:
-                self._word(now, name_of(key, group), stamp, word, link.identity, consumer)
+                who = ConsumerName(link.origin, link.identity)
+                self._word(now, name_of(key, group), stamp, word, who, consumer)
 
     def _here(self, now: float, link: Link, message: bytes) -> None:
         """HERE of a consumer elsewhere, by way of its router; without an identity, the router's own word."""
         work = self._context.offered.get(link)
         topic = self._context.places.group_of(message)
         group = topic.group if topic is not None else ""
+        who = ConsumerName(message[KEY][ORIGIN_OF_KEY], method_of(message))
         records = here_records(message)
         self._requests.turns.spend(2 * len(records))
         for key, stamp, word in records:
@@ -268,19 +279,24 @@ class Adoption(MeshPart):
                 self._refused(now, key, group, stamp, work.having(key, topic) if work is not None else None)
                 continue
             consumer = work.holder(asked.request) if asked is not None and work is not None else None
-            self._word(now, name_of(key, group), stamp, word, method_of(message), consumer)
+            self._word(now, name_of(key, group), stamp, word, who, consumer)
 
-    def _word(self, now: float, name: bytes, stamp: bytes, word: int, identity: str, consumer: Consumer | None) -> None:
+    def _word(
+        self, now: float, name: bytes, stamp: bytes, word: int, who: ConsumerName, consumer: Consumer | None
+    ) -> None:
         asked = self._asked.get(name)
         if asked is None or stamp != asked.stamp:
             return
         if word == Word.NOT_HAD:
             roll = asked.question.roll if asked.question is not None else {}
-            if identity in roll or len(asked.promised) < len(roll) + _MOST_UNNAMED:
-                asked.promised.add(identity)
+            if who.origin in roll or who.origin in asked.roll or len(asked.promised) < len(roll) + _MOST_UNNAMED:
+                asked.promised.add(who.origin)
                 self._decide(now, asked)
+        elif word == Word.SOUGHT:
+            if len(asked.roll) < MAX_NEIGHBOURS:
+                asked.roll.setdefault(who.origin, (who.identity, ""))
         elif word == Word.LOST:
-            self._lose(now, asked, f"{identity} had it and is gone")
+            self._lose(now, asked, f"{who.identity} had it and is gone")
         elif consumer is not None:
             self._forget(asked)
             self.witness.attach(now, asked.request, consumer, asked.stamp)
@@ -300,7 +316,7 @@ class Adoption(MeshPart):
     def _decide(self, now: float, asked: Asked) -> None:
         """The message is free again once nobody can have started it (``roll``)."""
         question = asked.question
-        if question is None or len(asked.promised) < len(question.roll) or question.roll.keys() - asked.promised:
+        if question is None or len(asked.promised) < len(question.roll) or asked.silent():
             return
         # All routers but one: a consumer that was given anything is known to two.
         if len(question.told) + 1 < max(self._others(question.place), asked.routers - 1):
@@ -340,6 +356,7 @@ class Adoption(MeshPart):
         self._forget(asked)
         request = asked.request
         details = {"topic": request.destination.name, "method": request.destination.method, "started": "unknown"}
+        details |= asked.search.details
         if request.reply_to is None:
             self._requests.drop(now, request, request.destination.queue, "consumer lost")
             self._requests.record(now, request, Outcome.LINK_LOST)
@@ -360,11 +377,7 @@ class Adoption(MeshPart):
                 if asked.request.outcome is not None:
                     self._forget(asked)
                     continue
-                silent = ", ".join(asked.silent()[:5]) or "a router"
-                limit = self._settings.mesh_recovery_seconds
-                self._lose(
-                    now, asked, f"{silent} did not say within {limit:g} s (mesh.recovery_seconds) whether it had it"
-                )
+                self._lose(now, asked, asked.why_lost())
         for router, (since, _) in list(self._missed.items()):
             if now - since >= _MISSED_SECONDS:
                 del self._missed[router]

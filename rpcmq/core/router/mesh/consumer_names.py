@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from rpcmq.wire.consumer_name import ORIGIN_BYTES, ConsumerName
+
 __all__ = ["in_one_message"]
 
 #: Most bytes of the names in one KNOWS: a longer one would be refused.
 _MOST_BYTES = 1_000_000
 
 
-def in_one_message(names: Iterable[str]) -> list[str] | None:
-    """Return each of ``names`` once, in their order by letters; None: they are too many for one message."""
-    seen: dict[str, None] = {}
+def in_one_message(names: Iterable[ConsumerName]) -> list[ConsumerName] | None:
+    """Return each of ``names`` once, in the order of their origins; None: they are too many for one message."""
+    seen: dict[ConsumerName, None] = {}
     size_bytes = 0
     for name in names:
         if name not in seen:
             seen[name] = None
-            size_bytes += _json_bytes(name)
+            size_bytes += 2 * ORIGIN_BYTES + 3 + _json_bytes(name.identity)
             if size_bytes > _MOST_BYTES:
                 return None
     return sorted(seen)

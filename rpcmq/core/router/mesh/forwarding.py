@@ -46,6 +46,7 @@ from rpcmq.wire import (
     without_flag,
 )
 from rpcmq.wire.bodies import ErrorBody
+from rpcmq.wire.consumer_name import ConsumerName
 from rpcmq.wire.run_report import REPORTED_SETTLEMENT, split_report
 
 __all__ = ["Forwarding"]
@@ -374,6 +375,7 @@ class Forwarding(MeshPart):
     def _returned(self, now: float, link: Link, message: bytes) -> None:
         """RETURNED: a consumer there is gone, or the request could not be given to one."""
         payload = bytes(payload_of(message))
+        name = ConsumerName.decode(payload[1:]) if payload[1:] else ConsumerName(link.origin, link.identity)
         delivery = self._take_from(link, message)
         if delivery is None:
             return
@@ -381,9 +383,8 @@ class Forwarding(MeshPart):
         if not request.has_ended:
             if payload[:1] == b"\0":
                 self._offer_again(now, [delivery])
-            elif payload[:1] != b"\2" or not self._dispatch.departures.asks(now, delivery):
-                identity = payload[1:].decode("utf-8", "replace") or link.identity
-                self._dispatch.departures.lost_elsewhere(now, delivery, identity)
+            elif payload[:1] != b"\2" or not self._context.look_for(now, delivery, name):
+                self._dispatch.departures.lost_elsewhere(now, delivery, name.identity)
         self._ended(now, link, delivery)
 
     def _offer_again(self, now: float, back: list[Delivery]) -> None:

@@ -44,6 +44,7 @@ from rpcmq.wire import (
     with_address,
 )
 from rpcmq.wire.bodies import ErrorBody
+from rpcmq.wire.consumer_name import ConsumerName
 
 __all__ = ["Hosting"]
 
@@ -213,7 +214,7 @@ class Hosting(MeshPart):
         block = address.encode() if tag == Tag.GROUP else b""
         link.send(pack(Kind.SETTLE, record, format=report is not None, address=block, consumer=tag))
 
-    def _lost(self, now: float, delivery: Delivery, is_unsent: bool, identity: str) -> None:
+    def _lost(self, now: float, delivery: Delivery, is_unsent: bool, reason: str) -> None:
         """The consumer of ``delivery`` is gone: its owner says what comes of the request."""
         request = delivery.request
         assert isinstance(request, Forwarded)
@@ -224,10 +225,13 @@ class Hosting(MeshPart):
                 request.outcome = int(Outcome.LINK_LOST)
                 request.usage.size_bytes -= request.charge
                 request.charge = 0
-        goes_on = self._context.goes_on_elsewhere(delivery.consumer.link)
-        if not is_unsent and not goes_on:
-            self._context.note_lost(now, request, identity)
-        said = (_NOT_STARTED if is_unsent else _GOES_ON if goes_on else _MAY_HAVE_STARTED) + identity.encode()
+        gone = delivery.consumer.link
+        name, word = ConsumerName(gone.origin, gone.identity), _NOT_STARTED
+        if not is_unsent:
+            goes_on = self._context.may_go_on(gone, reason)
+            self._context.note_departed(now, request, name, goes_on)
+            word = _GOES_ON if goes_on else _MAY_HAVE_STARTED
+        said = word + name.encode()
         self._send_back(request.owner, Kind.RETURNED, request.destination, request.key, request.attempts, said)
 
     # --- room --------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from rpcmq.core.router.mesh.places import Place
 from rpcmq.core.router.model import Consumer, Delivery, Link, Server, Topic
 from rpcmq.core.router.remotes import Remote
 from rpcmq.wire import Address, Kind, sequence_of
+from rpcmq.wire.consumer_name import ConsumerName
 
 __all__ = ["Interest"]
 
@@ -57,7 +58,7 @@ class Interest(MeshPart):
         self.directory.watcher = _Watcher(self)
         context.places.on_changed.append(self._remote_changed)
         context.roundrobin.dispatch.recovery.has_converged = self.learner.has_converged
-        context.identities = self.learner.identities
+        context.names = self.learner.names
 
     # --- knowledge for other parts -----------------------------------------------------------
 
@@ -73,9 +74,9 @@ class Interest(MeshPart):
         """The version of this router's addresses that ``neighbour`` has taken; 0: none yet."""
         return self.announcer.acknowledged(neighbour.link)
 
-    def identities(self, address: Address, group: str = "") -> Iterator[tuple[str, str]]:
-        """Router and identity of each consumer elsewhere of an address, of routers that are gone lately, too."""
-        return self.learner.identities(address, group)
+    def names(self, address: Address, group: str = "") -> Iterator[tuple[str, ConsumerName]]:
+        """Router and name of each consumer elsewhere of an address, of routers that are gone lately, too."""
+        return self.learner.names(address, group)
 
     # --- neighbours --------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from rpcmq.core.router.model import Link
+from rpcmq.wire.consumer_name import ORIGIN_BYTES, ConsumerName
 from rpcmq.wire.interest import (
     PART_SIZE,
     PlaceState,
@@ -158,14 +159,14 @@ class InterestTable:
         """The keys of the groups of the topic with ``key``."""
         return self._groups.get(key, ())
 
-    def identities(self, key: bytes) -> Iterator[tuple[Holding, str]]:
+    def names(self, key: bytes) -> Iterator[tuple[Holding, ConsumerName]]:
         """The consumers of the address with ``key``, with the holding that names them, which may be void."""
         for holding, state in list(self._entries(key)):
             row = PlaceState.read(state)
             numbers = self._in_parts(key, holding) if row.in_parts else iter(row.identities)
             for number in numbers:
                 if name := holding.names.get(number):
-                    yield holding, name.decode()
+                    yield holding, ConsumerName.decode(name)
 
     def _in_parts(self, key: bytes, holding: Holding) -> Iterator[int]:
         for each in list(self._parts.get(key, ())):
@@ -226,12 +227,15 @@ class InterestTable:
 
 
 class _Names:
-    """Names by small numbers, back to back: an object for each would take as much memory as the row that names it."""
+    """Names by small numbers, back to back: an object for each would take as much memory as the row that names it.
+
+    Each is that of a consumer, as in its row; what it begins with has a fixed length.
+    """
 
     __slots__ = ("_at", "_names", "_waste", "count")
 
     def __init__(self) -> None:
-        #: Offset of each name, which begins with its length; 0: no name has that number.
+        #: Offset of each name, after the length of its identity; 0: no name has that number.
         self._at = array("I")
         self._names = bytearray(1)
         self._waste = self.count = 0
@@ -242,7 +246,7 @@ class _Names:
     def get(self, number: int) -> bytes:
         """The name with ``number``; empty if there is none."""
         at = self._at[number] if number < len(self._at) else 0
-        return bytes(self._names[at + 1 : at + 1 + self._names[at]]) if at else b""
+        return bytes(self._names[at + 1 : at + self._size(at)]) if at else b""
 
     def put(self, number: int, name: bytes) -> None:
         """Give ``number`` the name ``name``; none if that is empty."""
@@ -252,14 +256,14 @@ class _Names:
             self._at.extend([0] * (number + 1 - len(self._at)))
         before = self._at[number]
         if before:
-            self._waste += 1 + self._names[before]
+            self._waste += self._size(before)
             self.count -= 1
         self._at[number] = 0
         if name:
             if self._waste > max(_MOST_WASTE, len(self._names) // 2):
                 self._pack()
             self._at[number] = len(self._names)
-            self._names.append(len(name))
+            self._names.append(len(name) - ORIGIN_BYTES)
             self._names += name
             self.count += 1
 
@@ -268,7 +272,11 @@ class _Names:
         for number, at in enumerate(self._at):
             if at:
                 self._at[number] = len(self._names)
-                self._names += before[at : at + 1 + before[at]]
+                self._names += before[at : at + 1 + ORIGIN_BYTES + before[at]]
+
+    def _size(self, at: int) -> int:
+        """Bytes of the name at ``at``, and of its length."""
+        return 1 + ORIGIN_BYTES + self._names[at]
 
 
 def _size_of(key: bytes, entries: bytes, at: int) -> int:

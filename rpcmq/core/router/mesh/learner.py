@@ -3,7 +3,7 @@
 A neighbour begins by telling all its rows. From then on, whatever it tells has a version, and the number and digest of
 its rows: what does not fit is counted and logged, and all rows are asked for anew; those that are known stay in force
 until it has told them. What a neighbour told is void once it is gone, but who its consumers were is remembered for
-:meth:`Learner.identities`: whoever takes over calls of its processes asks for them.
+:meth:`Learner.names`: whoever takes over calls of its processes asks for them.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from rpcmq.core.router.node_type import NodeContext
 from rpcmq.core.router.turns import ERROR_STEPS
 from rpcmq.errors import ProtocolError
 from rpcmq.wire import MAX_NAME_BYTES, Address, Kind, pack
+from rpcmq.wire.consumer_name import ORIGIN_BYTES, ConsumerName
 from rpcmq.wire.interest import (
     MAX_IDENTITIES,
     PART_SIZE,
@@ -288,10 +289,10 @@ class Learner:
 
     # --- consumers ---------------------------------------------------------------------------
 
-    def identities(self, address: Address, group: str = "") -> Iterator[tuple[str, str]]:
-        """Router and identity of each consumer elsewhere of an address, of routers that are gone, too."""
-        for holding, identity in self.table.identities(place_key(address, group)):
-            yield holding.router, identity
+    def names(self, address: Address, group: str = "") -> Iterator[tuple[str, ConsumerName]]:
+        """Router and name of each consumer elsewhere of an address, of routers that are gone, too."""
+        for holding, name in self.table.names(place_key(address, group)):
+            yield holding.router, name
 
     # --- life --------------------------------------------------------------------------------
 
@@ -380,12 +381,10 @@ def _check(row: Row) -> None:
     key, state = row
     number = identity_number(key)
     if number is not None:
-        try:
-            name = state.decode()
-        except UnicodeDecodeError:
-            raise ProtocolError("an identity is not UTF-8", "interest") from None
-        if not name.isprintable() or len(state) > MAX_NAME_BYTES:
-            raise ProtocolError(f"identity {name[:40]!r} is too long or has a control character", "interest")
+        if state:
+            identity = ConsumerName.decode(state).identity
+            if not identity.isprintable() or len(state) > ORIGIN_BYTES + MAX_NAME_BYTES:
+                raise ProtocolError(f"identity {identity[:40]!r} is too long or has a control character", "interest")
         return
     _, _, part = place_of_key(key)
     if part is None:

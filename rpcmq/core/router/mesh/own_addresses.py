@@ -4,7 +4,7 @@ A place (topic, server or group) that changes is marked; some ticks later its ro
 then are. So a burst costs one row a place, however often that changes. A place with many consumers is a *crowd*: it is
 counted as they come and go, and who they are is in rows of parts, of which those are made anew that change.
 
-Numbers stand for the identities of consumers. A number is used again only after all routers were told that it is free.
+Numbers stand for the names of consumers. A number is used again only after all routers were told that it is free.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 from itertools import islice
 
 from rpcmq.core.router.model import Consumer, Server, Topic
+from rpcmq.wire.consumer_name import ConsumerName
 from rpcmq.wire.interest import (
     MAX_IDENTITIES,
     MAX_INLINE,
@@ -108,7 +109,7 @@ class OwnAddresses:
             self._tell(place, told)
         for number in self._unused:
             if not self._identities.references[number]:
-                name = self.rows[identity_key(number)].decode()
+                name = self.rows[identity_key(number)]
                 del self._identities.numbers[name]
                 self._set(identity_key(number), b"", told)
                 self._freed.append(number)
@@ -129,7 +130,7 @@ class OwnAddresses:
         before = PlaceState.read(self.rows.get(key, b""))
         numbers: list[int] = []
         if crowd is None:
-            numbers = sorted(self._number(name, told) for name in {c.link.identity for c in consumers})
+            numbers = sorted(self._number(name, told) for name in {_name_of(c) for c in consumers})
             counted = [_counts(consumer) for consumer in consumers]
             connected, capacity = sum(one for one, _ in counted), sum(credit for _, credit in counted)
         else:
@@ -143,7 +144,7 @@ class OwnAddresses:
         for number in before.identities:
             self._release(number)
 
-    def _tell_parts(self, key: bytes, crowd: _Crowd, names: list[str], told: list[Row]) -> None:
+    def _tell_parts(self, key: bytes, crowd: _Crowd, names: list[bytes], told: list[Row]) -> None:
         parts: dict[int, set[int]] = {}
         for name in names:
             is_there = name in crowd.names
@@ -166,12 +167,12 @@ class OwnAddresses:
         for part, numbers in parts.items():
             self._set(part_key(key, part), bits_of(numbers), told)
 
-    def _number(self, identity: str, told: list[Row]) -> int:
-        number = self._identities.numbers.get(identity)
+    def _number(self, name: bytes, told: list[Row]) -> int:
+        number = self._identities.numbers.get(name)
         if number is None:
-            number = self._identities.add(identity)
+            number = self._identities.add(name)
             self._unused[number] = None
-            self._set(identity_key(number), identity.encode(), told)
+            self._set(identity_key(number), name, told)
         return number
 
     def _release(self, number: int) -> None:
@@ -192,25 +193,25 @@ class OwnAddresses:
 
 
 class _Identities:
-    """Numbers of identities, the smallest first."""
+    """Numbers of names, the smallest first."""
 
     __slots__ = ("free", "numbers", "references")
 
     def __init__(self) -> None:
-        self.numbers: dict[str, int] = {}
+        self.numbers: dict[bytes, int] = {}
         #: Number of rows that refer to each number.
         self.references: list[int] = []
         self.free: list[int] = []
 
-    def add(self, identity: str) -> int:
-        """Give ``identity`` a number."""
+    def add(self, name: bytes) -> int:
+        """Give ``name`` a number."""
         if self.free:
             number = self.free.pop()
         else:
             number = len(self.references)
             assert number < MAX_IDENTITIES
             self.references.append(0)
-        self.numbers[identity] = number
+        self.numbers[name] = number
         return number
 
 
@@ -223,17 +224,17 @@ class _Crowd:
         self.connected = self.capacity = 0
         #: Consumer -> for how many consumers and requests it counts.
         self._counted: dict[Consumer, tuple[int, int]] = {}
-        #: Identity -> number of its consumers.
-        self.names: dict[str, int] = {}
-        #: Identities that are in the rows, and those that may have to be put in or taken out.
-        self.told: set[str] = set()
-        self.changed: set[str] = set()
+        #: Name -> number of its consumers.
+        self.names: dict[bytes, int] = {}
+        #: Names that are in the rows, and those that may have to be put in or taken out.
+        self.told: set[bytes] = set()
+        self.changed: set[bytes] = set()
         for consumer in consumers:
             self.count(consumer, True)
 
     def count(self, consumer: Consumer, is_there: bool) -> None:
         """Count ``consumer`` as it is now."""
-        name = consumer.link.identity
+        name = _name_of(consumer)
         before = self._counted.pop(consumer, None)
         if before is not None:
             self.connected -= before[0]
@@ -249,6 +250,10 @@ class _Crowd:
             else:
                 del self.names[name]
             self.changed.add(name)
+
+
+def _name_of(consumer: Consumer) -> bytes:
+    return ConsumerName(consumer.link.origin, consumer.link.identity).encode()
 
 
 def _counts(consumer: Consumer) -> tuple[int, int]:

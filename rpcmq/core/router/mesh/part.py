@@ -9,17 +9,19 @@ from math import inf
 from rpcmq.core.router.actions import Disconnect
 from rpcmq.core.router.base_link import BaseLink
 from rpcmq.core.router.forwarded import Forwarded
+from rpcmq.core.router.link_table import SAID_GOODBYE
 from rpcmq.core.router.mesh.limits import LinkLimits
 from rpcmq.core.router.mesh.neighbours import Identity, Neighbour, Neighbours
 from rpcmq.core.router.mesh.offered_work import OfferedWork
 from rpcmq.core.router.mesh.places import Places
 from rpcmq.core.router.mesh.targets import Targets
-from rpcmq.core.router.model import Consumer, Handler, Link, Request, Topic
+from rpcmq.core.router.model import Consumer, Delivery, Handler, Link, Request, Topic
 from rpcmq.core.router.node_type import NodeContext
 from rpcmq.core.router.peer2peer.node import Peer2Peer
 from rpcmq.core.router.pubsub.node import PubSub
 from rpcmq.core.router.roundrobin.node import RoundRobin
 from rpcmq.wire import Address
+from rpcmq.wire.consumer_name import ConsumerName
 from rpcmq.wire.mesh_bodies import MeshIdentity
 
 __all__ = ["MeshContext", "MeshPart"]
@@ -55,8 +57,8 @@ class MeshContext:
     has_left: Callable[[int], bool] = lambda id: False
     #: This router has another incarnation than it had: (now).
     renamed: Callable[[float], None] = lambda now: None
-    #: Router and identity of each consumer elsewhere of an address, or of a group of it: (address, group).
-    identities: Callable[[Address, str], Iterable[tuple[str, str]]] = lambda address, group: ()
+    #: Router and name of each consumer elsewhere of an address, or of a group of it: (address, group).
+    names: Callable[[Address, str], Iterable[tuple[str, ConsumerName]]] = lambda address, group: ()
     #: The requests of this router that each neighbour has.
     offered: dict[BaseLink, OfferedWork] = field(default_factory=dict)
     #: Called with (now, the identity of a router that another one has told of, whether it has left the mesh).
@@ -67,8 +69,10 @@ class MeshContext:
     refuses: Callable[[Link, bytes, bytes, Topic], bool] = lambda link, key, stamp, topic: False
     #: Forget that a consumer has a message of an earlier owner: (now, consumer, key).
     displace: Callable[[float, Consumer, bytes], None] = lambda now, consumer, key: None
-    #: Remember that a consumer is gone with a message that it may have started: (now, request, identity).
-    note_lost: Callable[[float, Request, str], None] = lambda now, request, identity: None
+    #: Remember who is gone with a message that it may have started: (now, request, name, whether it may turn up again).
+    note_departed: Callable[[float, Request, ConsumerName, bool], None] = lambda now, request, name, is_sought: None
+    #: Ask for a request whose consumer has left another router: (now, delivery, name); False: it is not asked for.
+    look_for: Callable[[float, Delivery, ConsumerName], bool] = lambda now, delivery, name: False
     #: The report on the run of a request, for its owner; None if that wants none: (now, request, consumer).
     report: Callable[[float, Forwarded, Consumer | None], bytes | None] = lambda now, request, consumer: None
     #: Server and identity of a consumer elsewhere, if that was told: (link, number).
@@ -82,9 +86,9 @@ class MeshContext:
         """Close the connection ``route``."""
         self.node.act(Disconnect(route))
 
-    def goes_on_elsewhere(self, link: Link) -> bool:
-        """Whether the process of ``link``, which is gone, is to be looked for at other routers: this one drains."""
-        return self.node.links.draining and link.follows_mesh and len(self.neighbours) > 0
+    def may_go_on(self, link: Link, reason: str) -> bool:
+        """Whether the process of ``link``, whose consumers are gone for that ``reason``, may turn up at some router."""
+        return reason != SAID_GOODBYE and link.follows_mesh and len(self.neighbours) > 0
 
 
 class MeshPart:

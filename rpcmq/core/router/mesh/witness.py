@@ -7,14 +7,14 @@ owner, and whatever is said here of consumers that are gone is that nobody can k
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import inf
 
 from rpcmq.core.router.forwarded import Forwarded
 from rpcmq.core.router.least_busy import ALONE
 from rpcmq.core.router.mesh.consumer_names import in_one_message
-from rpcmq.core.router.mesh.fences import Fence, Fences, PlaceKey, group_of_place, name_of
+from rpcmq.core.router.mesh.departed import Departed
+from rpcmq.core.router.mesh.fences import Fence, Fences, PlaceKey, group_of_place
 from rpcmq.core.router.mesh.part import MeshContext
 from rpcmq.core.router.mesh.places import Place, Tag, address_of_place
 from rpcmq.core.router.method_statistics import Statistics
@@ -25,22 +25,23 @@ from rpcmq.errors import Outcome
 from rpcmq.wire import (
     CONSUMER_AT,
     FORMAT_AT,
+    KEY,
     NO_TTL,
     ORIGIN_OF_KEY,
     STAMP,
     Address,
     Kind,
     address_of,
+    method_of,
     pack,
     sequence_of,
 )
 from rpcmq.wire.adoption import HERE_RECORD, MAX_ASKED, WHERE_RECORD, Word, where_records
+from rpcmq.wire.consumer_name import NOBODY, ConsumerName
 from rpcmq.wire.mesh_bodies import KnowsBody
 
 __all__ = ["Witness", "place_key"]
 
-#: Seconds for which a consumer that was lost is remembered for what it had, and most of these messages.
-_LOST_SECONDS, _MOST_LOST = 600.0, 100_000
 _LOOK_SECONDS = 30.0
 _IDENTITY_BYTES = 255
 #: Turns' steps of a message that is asked for, beside one for each neighbour.
@@ -62,6 +63,7 @@ class Witness:
 
     Attributes:
         fences: the latest owner of each message that was asked for.
+        departed: consumers that are gone.
     """
 
     def __init__(self, context: MeshContext, give_up: Callable[[float, bytes, str], None]) -> None:
@@ -70,8 +72,7 @@ class Witness:
         self._requests = self._dispatch.requests
         self._give_up = give_up
         self.fences = Fences()
-        #: Consumers that are gone, by the names of messages that they had and may have started.
-        self._lost: OrderedDict[bytes, tuple[str, float]] = OrderedDict()
+        self.departed = Departed()
         self._look_at = inf
 
     # --- questions ---------------------------------------------------------------------------
@@ -84,6 +85,7 @@ class Witness:
         """
         neighbour = self._context.neighbours.by_link.get(link)
         records, place = where_records(message), _place_of(message)
+        sought = ConsumerName(message[KEY][ORIGIN_OF_KEY], method_of(message))
         if neighbour is None:
             return
         is_call, owner, group = bool(message[FORMAT_AT]), neighbour.identity.id, group_of_place(place)
@@ -98,12 +100,16 @@ class Witness:
                 seen.append(self.note(key, Fence(stamp, owner, place, is_call, now)))
                 self._give_up(now, key, group)
                 self._give_up_unasked(now, key, stamp, place, is_call)
-            if identity := self.lost(key, group):
-                self._tell(link, identity, [(key, stamp, Word.LOST)], place)
+            if sought.identity:
+                self.departed.seek(now, key, group, sought)
+            elif (name := self.departed.sought(key, group)) is not None:
+                self._tell(link, name, [(key, stamp, Word.SOUGHT)], place)
+            if identity := self.departed.lost(key, group):
+                self._tell(link, NOBODY._replace(identity=identity), [(key, stamp, Word.LOST)], place)
             else:
                 asked.append((key, stamp))
         self._carry(seen, link)
-        self._tell(link, "", refused, place)
+        self._tell(link, NOBODY, refused, place)
         names = in_one_message(self._names(place))
         if names is not None:
             self._context.node.turns.spend(len(names))
@@ -162,13 +168,13 @@ class Witness:
         if alike:
             _send_fences(link, alike)
 
-    def _names(self, place: PlaceKey) -> Iterator[str]:
+    def _names(self, place: PlaceKey) -> Iterator[ConsumerName]:
         address, is_group = place
         bare, group = (address._replace(server=""), address.server) if is_group else (address, "")
-        for _, identity in self._context.identities(bare, group):
-            yield identity
+        for _, name in self._context.names(bare, group):
+            yield name
         for consumer in self.consumers(place):
-            yield consumer.link.identity
+            yield ConsumerName(consumer.link.origin, consumer.link.identity)
 
     # --- consumers ---------------------------------------------------------------------------
 
@@ -215,23 +221,23 @@ class Witness:
                     _ask(consumer, place, is_call, records[start : start + MAX_ASKED])
 
     def relay(
-        self, now: float, consumer: Consumer | None, identity: str, key: bytes, stamp: bytes, word: int, fence: Fence
+        self, now: float, consumer: Consumer | None, link: Link, key: bytes, stamp: bytes, word: int, fence: Fence
     ) -> None:
-        """Tell the owner of a message the word of a consumer; one that has it, has it for that owner from now on."""
+        """Tell the owner of a message the word of the consumer at ``link``, which may have it for that owner now."""
         owner = self._context.neighbours.by_id.get(fence.owner)
         if owner is None:
             return
         if word in (Word.RUNNING, Word.ANSWERED) and consumer is not None and stamp == fence.stamp:
             self._host(now, owner.link, consumer, key, fence)
-        self._tell(owner.link, identity, [(key, stamp, word)], fence.place)
+        self._tell(owner.link, ConsumerName(link.origin, link.identity), [(key, stamp, word)], fence.place)
 
-    def _tell(self, link: Link, identity: str, words: Sequence[tuple[bytes, bytes, int]], place: PlaceKey) -> None:
+    def _tell(self, link: Link, name: ConsumerName, words: Sequence[tuple[bytes, bytes, int]], place: PlaceKey) -> None:
         if words:
             payload = b"".join(HERE_RECORD.pack(*each) for each in words)
             address, is_group = place
             block, tag = (address.encode(), Tag.GROUP) if is_group else (b"", Tag.TOPIC)
-            name = identity.encode()[:_IDENTITY_BYTES]
-            link.send(pack(Kind.HERE, payload, method=name, address=block, consumer=tag))
+            method = name.identity.encode()[:_IDENTITY_BYTES]
+            link.send(pack(Kind.HERE, payload, key=name.key, method=method, address=block, consumer=tag))
 
     def _host(self, now: float, owner: Link, consumer: Consumer, key: bytes, fence: Fence) -> None:
         """A consumer here has a message of the router at ``owner``: what it says of it goes there."""
@@ -289,7 +295,7 @@ class Witness:
             return
         del consumer.in_flight[key]
         if type(request) is Forwarded:
-            self._tell(request.owner, "", [(key, stamp, Word.NEWER)], place_key(_place_of_request(request)))
+            self._tell(request.owner, NOBODY, [(key, stamp, Word.NEWER)], place_key(_place_of_request(request)))
         self.end_silently(now, request)
         place = _place_of_request(request)
         remote = place.remotes.get(consumer.link)
@@ -308,7 +314,7 @@ class Witness:
         fence = self.fences.get(key, topic.group)
         if fence is None or fence.stamp <= stamp:
             return False
-        self._tell(link, "", [(key, fence.stamp, Word.NEWER)], fence.place)
+        self._tell(link, NOBODY, [(key, fence.stamp, Word.NEWER)], fence.place)
         return True
 
     # --- ends --------------------------------------------------------------------------------
@@ -344,26 +350,21 @@ class Witness:
             # Where it was offered it is the later owner's: its end would never be told here.
             self.take_back(now, key, stamp, work.whole if topic is None or is_call else work.of(topic))
 
-    def note_lost(self, now: float, request: Request, identity: str) -> None:
-        """The consumer ``identity`` is gone with a message that it may have started."""
-        if len(self._context.neighbours):
-            self._lost[name_of(request.key, request.destination.topic.group)] = identity, now
-            self._look_at = min(self._look_at, now + _LOOK_SECONDS)
-            if len(self._lost) > _MOST_LOST:
-                self._lost.popitem(last=False)
-
-    def lost(self, key: bytes, group: str) -> str:
-        """The identity of the consumer that was lost with a message for a group, or none; empty if none was."""
-        return self._lost.get(name_of(key, group), ("", 0.0))[0]
+    def note_departed(self, now: float, request: Request, name: ConsumerName, is_sought: bool) -> None:
+        """The consumer ``name`` has left with a message that it may have started, and may turn up elsewhere, or not."""
+        if is_sought:
+            self.departed.seek(now, request.key, request.destination.topic.group, name)
+        elif len(self._context.neighbours):
+            self.departed.lose(now, request, name.identity)
+        self._look_at = min(self._look_at, now + _LOOK_SECONDS)
 
     def tick(self, now: float) -> None:
         """Forget what is old."""
         if now < self._look_at:
             return
         self.fences.expire(now)
-        while self._lost and now - next(iter(self._lost.values()))[1] >= _LOST_SECONDS:
-            self._lost.popitem(last=False)
-        self._look_at = now + _LOOK_SECONDS if self.fences or self._lost else inf
+        self.departed.expire(now)
+        self._look_at = now + _LOOK_SECONDS if self.fences or self.departed else inf
 
     def next_deadline(self) -> float:
         """The time of the next :meth:`tick` (monotonic seconds)."""

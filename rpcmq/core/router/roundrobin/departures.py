@@ -42,10 +42,10 @@ class Departures:
         #: Mandatory calls that wait where nobody is left, and are ended a bounded number at a time.
         self._unserved: dict[Request, None] = {}
         self._end_more_at = 0.0
-        #: Called with (now, delivery, whether it was never sent, identity) where the consumer of a request is gone that
+        #: Finds out whether a delivery was started whose consumer is gone: (now, delivery, reason); False: it does not.
+        self.asks: Callable[[float, Delivery, str], bool] = lambda now, delivery, reason: False
+        #: Called with (now, delivery, whether it was never sent, reason) where the consumer of a request is gone that
         #: another router owns.
-        #: Finds out whether a delivery was started whose consumer is out of reach: (now, delivery); False: it does not.
-        self.asks: Callable[[float, Delivery], bool] = lambda now, delivery: False
         self.on_forwarded_lost: Callable[[float, Delivery, bool, str], None] = _nobody_owns_it
 
     def relieved(self, now: float, consumer: Consumer) -> None:
@@ -66,7 +66,7 @@ class Departures:
             request = delivery.request
             is_unsent = request.key in unsent
             if type(request) is Forwarded:
-                self.on_forwarded_lost(now, delivery, is_unsent, identity)
+                self.on_forwarded_lost(now, delivery, is_unsent, reason)
                 continue
             if request.has_ended:
                 continue
@@ -108,14 +108,13 @@ class Departures:
             requests.drop(now, request, request.destination.queue, "consumer lost")
             requests.record(now, request, Outcome.LINK_LOST)
         elif requests.finish(now, request, Outcome.LINK_LOST):
-            text, details = explain.consumer_lost(now, delivery, "its router says")
+            text, details = explain.consumer_lost(now, delivery, "its router says", f"{identity} (router {router})")
             requests.count_drop(now, request, "consumer lost")
-            text = text.replace(router, f"{identity} (router {router})", 1)
             requests.tell(request.reply_to, request.key, Outcome.LINK_LOST, text, details | {"server": identity})
 
     def _end(self, now: float, delivery: Delivery, reason: str) -> None:
         requests, request = self._requests, delivery.request
-        if self.asks(now, delivery):
+        if self.asks(now, delivery, reason):
             return
         if request.reply_to is not None:
             text, details = explain.consumer_lost(now, delivery, reason)
@@ -206,5 +205,5 @@ def _may_run_again(request: Request) -> bool:
     return bool(request.flags & Flag.IDEMPOTENT) and request.attempts < MAX_ATTEMPTS - 1
 
 
-def _nobody_owns_it(now: float, delivery: Delivery, is_unsent: bool, identity: str) -> None:
+def _nobody_owns_it(now: float, delivery: Delivery, is_unsent: bool, reason: str) -> None:
     pass

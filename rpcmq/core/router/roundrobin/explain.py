@@ -8,7 +8,16 @@ from rpcmq.core.router.model import Delivery, Destination, Request
 from rpcmq.core.router.settings import Settings
 from rpcmq.errors import Outcome
 
-__all__ = ["consumer_lost", "drain_timed_out", "no_consumer", "nobody_left", "overloaded", "timed_out"]
+__all__ = [
+    "Explanation",
+    "consumer_lost",
+    "departure",
+    "drain_timed_out",
+    "no_consumer",
+    "nobody_left",
+    "overloaded",
+    "timed_out",
+]
 
 Explanation = tuple[str, dict[str, Any]]
 
@@ -77,19 +86,25 @@ def overloaded(destination: Destination, settings: Settings, is_behind: bool = F
     return text, details | {"limit": limit, "limit_value": most}
 
 
-def consumer_lost(now: float, delivery: Delivery, reason: str) -> Explanation:
-    """Explain the loss of the consumer that had the call."""
+def departure(now: float, delivery: Delivery, reason: str, who: str = "") -> Explanation:
+    """Say that the consumer that had the call has gone; ``who``: its name for people, if that is not its link's."""
     held = now - delivery.dispatched_at
-    return _started(
-        delivery, held, f"{delivery.consumer.link.identity} went away ({reason}) after {held:.1f} s with the call"
-    )
+    who = who or delivery.consumer.link.identity
+    return f"{who} went away ({reason}) after {held:.1f} s with the call", _started(delivery, held)
+
+
+def consumer_lost(now: float, delivery: Delivery, reason: str, who: str = "") -> Explanation:
+    """Explain the loss of the consumer that had the call. ``who``: as of :func:`departure`."""
+    text, details = departure(now, delivery, reason, who)
+    return f"{text}; it may have run", details
 
 
 def drain_timed_out(now: float, delivery: Delivery) -> Explanation:
     """Explain a call that a stopping router did not wait for any longer."""
     held = now - delivery.dispatched_at
     text = "the router stopped when its drain timed out (router.drain_seconds): "
-    return _started(delivery, held, f"{text}{delivery.consumer.link.identity} had it for {held:.1f} s")
+    text += f"{delivery.consumer.link.identity} had it for {held:.1f} s; it may have run"
+    return text, _started(delivery, held)
 
 
 def _absence(now: float, destination: Destination) -> str:
@@ -125,9 +140,9 @@ def _busy_everywhere(destination: Destination) -> str:
     return f"{who} of {destination.name!r} {'are' if count > 1 else 'is'} busy ({', '.join(places)})"
 
 
-def _started(delivery: Delivery, held: float, text: str) -> Explanation:
+def _started(delivery: Delivery, held: float) -> dict[str, Any]:
     destination = delivery.request.destination
-    return f"{text}; it may have run", {
+    return {
         "topic": destination.name,
         "method": destination.method,
         "server": delivery.consumer.link.identity,

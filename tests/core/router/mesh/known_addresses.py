@@ -68,7 +68,7 @@ def known(net: MeshNetwork, router: str, other: str) -> dict[Name, Known]:
         state = table.states(key).get(link) if link is not None and is_address(key) else None
         if state is not None:
             row = PlaceState.read(state)
-            names = frozenset(n for holding, n in table.identities(key) if holding.link is link and holding.is_live)
+            names = frozenset(n.identity for holding, n in table.names(key) if holding.link is link and holding.is_live)
             found[place_of_key(key)[:2]] = Known(row.consumers, row.capacity, row.registered, names)
     return found
 

@@ -14,6 +14,7 @@ from rpcmq.errors import Outcome
 from rpcmq.testing.mesh_network import Call, MeshNetwork, Process
 from rpcmq.wire import Address, Flag, Kind, origin_of, pack
 from rpcmq.wire.adoption import HERE_RECORD, WHERE_RECORD, Word
+from rpcmq.wire.consumer_name import NOBODY, ConsumerName
 from rpcmq.wire.interest import InterestBody, PlaceState, Row, identity_key, part_key, place_key
 from rpcmq.wire.mesh_bodies import KnowsBody
 from tests.core.router.mesh.known_addresses import assert_known, interest_of
@@ -207,11 +208,12 @@ def test_a_router_that_names_consumers_without_end(net: MeshNetwork, monkeypatch
     monkeypatch.setattr(adoption, "_MOST_NAMED", 1_000)
     _, call = ask(net)
     number = next(iter(adoption_of(net, "a")._questions))
-    consumers = tuple(f"nobody-{each}" for each in range(1_500))
+    consumers = tuple(ConsumerName(origin_of(9, each), f"nobody-{each}") for each in range(1_500))
     adoption_of(net, "a")._questions[number].told.clear()
     flood(net, KnowsBody(consumers=consumers).message(sequence=number))
     record = HERE_RECORD.pack(call.key, adoption_of(net, "a")._asked[call.key].stamp, Word.NOT_HAD)
-    flood(net, *[pack(Kind.HERE, record, method=f"other-{each}".encode()) for each in range(5_000)])
+    others = [ConsumerName(origin_of(8, each), "other") for each in range(5_000)]
+    flood(net, *[pack(Kind.HERE, record, key=each.key, method=b"other") for each in others])
     assert len(adoption_of(net, "a")._asked[call.key].promised) <= 2_501
     net.advance(11.0)
     assert call.end.outcome is Outcome.LINK_LOST
@@ -238,7 +240,7 @@ def test_a_router_that_may_not_get_a_message_is_not_asked_for_it_and_has_no_say(
     asked = part._asked[call.key]
     assert not adoption_of(net, "b").witness.fences
     number = next(iter(part._questions))
-    flood(net, KnowsBody(consumers=("x",)).message(sequence=number))
+    flood(net, KnowsBody(consumers=(NOBODY,)).message(sequence=number))
     flood(net, pack(Kind.HERE, HERE_RECORD.pack(call.key, asked.stamp, Word.RUNNING), method=b"x"))
     assert part._asked.get(call.key) is asked and not asked.question.told  # type: ignore[union-attr]
     node.send(Kind.HERE, HERE_RECORD.pack(call.key, asked.stamp, Word.NOT_HAD), consumer=0)
