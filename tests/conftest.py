@@ -5,11 +5,12 @@ Invariants are checked when a test is over.
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
 from functools import partial
 from typing import Any
@@ -58,6 +59,17 @@ def pytest_configure(config: pytest.Config) -> None:
     manager = config.pluginmanager
     if not manager.is_registered(plugin):
         manager.register(plugin, "rpcmq")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect the tests without the garbage collector; what they are made of lives as long as the process."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from hashlib import blake2b
-from time import perf_counter
 
 import pytest
 
 from rpcmq.core.process.witness import Witness
 from rpcmq.core.router.mesh.adoption import Adoption
 from rpcmq.core.router.mesh.questions import Asked
+from tests.faults.many_seeds import assert_none_breaks
 from tests.faults.mesh_plan import MeshPlan, mesh_plan_of
-from tests.faults.mesh_seeds import broken_seeds
 from tests.faults.mesh_simulation import MeshSimulation, simulate_mesh
 from tests.faults.plan import Fault, Operation
 
@@ -112,10 +110,4 @@ def test_without_a_rule_something_starts_twice(rule: str, monkeypatch: pytest.Mo
 @pytest.mark.long
 @pytest.mark.timeout(3600)
 def test_10000_seeds(capsys: pytest.CaptureFixture[str]) -> None:
-    began = perf_counter()
-    broken = dict(broken_seeds(range(100_000, 110_000)))
-    seconds = perf_counter() - began
-    with capsys.disabled():
-        row = {"scenario": "mesh simulation", "seeds": 10_000, "broken": len(broken), "seconds": round(seconds, 1)}
-        print("\nresult", json.dumps(row | {"seeds_a_minute": round(10_000 / seconds * 60)}))
-    assert broken == {}
+    assert_none_breaks("mesh simulation", simulate_mesh, range(100_000, 110_000), capsys)

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import multiprocessing
-import os
 import sys
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
-from time import perf_counter
 
 import pytest
 
 from rpcmq.core.process.casts import Casts
 from rpcmq.testing.processes import Program
+from tests.faults.many_seeds import assert_none_breaks
 from tests.faults.plan import FAULTS, Fault, Plan, minimised, plan_of
 from tests.faults.simulation import Simulation, simulate
 
@@ -126,29 +122,7 @@ def test_a_plan_without_steps_is_quiet():
     assert Simulation(plan).run().violations == []
 
 
-#: Seeds that a process is given at a time.
-PORTION = 100
-
-
-def broken_in(seeds: range) -> dict[int, list[str]]:
-    """The violations of each seed that has any."""
-    verdicts = {seed: simulate(seed) for seed in seeds}
-    return {seed: list(map(str, verdict.violations)) for seed, verdict in verdicts.items() if not verdict.ok}
-
-
 @pytest.mark.long
 @pytest.mark.timeout(3600)
 def test_10000_seeds(capsys: pytest.CaptureFixture[str]):
-    broken: dict[int, list[str]] = {}
-    began = perf_counter()
-    portions = [range(first, first + PORTION) for first in range(100_000, 110_000, PORTION)]
-    # Started anew: a fork would have this process's threads and greenlets half.
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(len(os.sched_getaffinity(0)), context) as processes:
-        for found in processes.map(broken_in, portions):
-            broken |= found
-    seconds = perf_counter() - began
-    with capsys.disabled():
-        row = {"scenario": "simulation", "seeds": 10_000, "broken": len(broken), "seconds": round(seconds, 1)}
-        print("\nresult", json.dumps(row | {"seeds_a_minute": round(10_000 / seconds * 60)}))
-    assert broken == {}
+    assert_none_breaks("simulation", simulate, range(100_000, 110_000), capsys)
