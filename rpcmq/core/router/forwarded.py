@@ -52,3 +52,12 @@ class Elsewhere(Consumer):
     def report_of(self, key: bytes) -> tuple[tuple[str, str] | None, int]:
         """The last two of the report of the request ``key``, which ends now; None and 0 if there is none."""
         return self.report[1:] if self.report is not None and self.report[0] == key else (None, 0)
+
+
+@dataclass(slots=True)
+class Room:
+    """Credit of a consumer, kept for one request of a neighbour."""
+
+    consumer: Consumer
+    #: The time at which it was told (monotonic seconds).
+    since: float

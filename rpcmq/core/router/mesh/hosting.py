@@ -1,25 +1,21 @@
 """The home's side of requests that other routers own: a free consumer takes them at once, or they go back.
 
 Nothing waits here for another router, so that whatever waits can be explained, and ended, where its sender is. What is
-kept is a neighbour's turn (:class:`rpcmq.core.router.forwarded.Ticket`) among the requests that wait here: when it has
-come, the credit of a consumer is reserved for it (ROOM), for a moment.
+kept is a neighbour's turn among the requests that wait here: :mod:`rpcmq.core.router.mesh.rooms`.
 
 The owner is told of each end: with the answer of a call, with SETTLE for a cast, with RETURNED if the consumer is gone.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from dataclasses import dataclass
-from math import inf
-
-from rpcmq.core.router.forwarded import Forwarded, Ticket
+from rpcmq.core.router.forwarded import Forwarded
 from rpcmq.core.router.link_states import LinkState
 from rpcmq.core.router.mesh.neighbours import Neighbour
 from rpcmq.core.router.mesh.origins import is_forged
 from rpcmq.core.router.mesh.part import MeshContext, MeshPart
 from rpcmq.core.router.mesh.places import Place, Tag, address_of_place
-from rpcmq.core.router.model import Consumer, Delivery, Destination, Link, Server, Topic
+from rpcmq.core.router.mesh.rooms import Rooms
+from rpcmq.core.router.model import Consumer, Delivery, Destination, Link, Topic
 from rpcmq.core.router.usage import MESSAGE_OVERHEAD
 from rpcmq.errors import Outcome, ProtocolError
 from rpcmq.payload.format import format_name
@@ -48,10 +44,6 @@ from rpcmq.wire.consumer_name import ConsumerName
 
 __all__ = ["Hosting"]
 
-#: Room that its neighbour does not use is given to others after this (seconds).
-_KEPT = 1.0
-#: Tickets for places that nobody consumes any more are looked for so often (seconds).
-_SWEPT = 10.0
 #: Settlements that are put into one message.
 _TOGETHER = 100
 # As in `rpcmq.core.router.roundrobin.dispatch`.
@@ -73,15 +65,9 @@ class Hosting(MeshPart):
         self._requests = dispatch.requests
         #: Places for which nothing is taken from a neighbour until it has read that: key of the first that came back.
         self._refusing: dict[Link, dict[Place, bytes]] = {}
-        #: The oldest first.
-        self._tickets: dict[Place, dict[Link, Ticket]] = {}
-        self._rooms: dict[Link, dict[Place, deque[_Room]]] = {}
-        self._next_look = 0.0
-        self._next_sweep = inf
+        self._rooms = Rooms(dispatch)
         dispatch.requests.on_forwarded_ended = self._ended
         dispatch.departures.on_forwarded_lost = self._lost
-        dispatch.deliveries.tickets = self._tickets
-        dispatch.deliveries.on_tickets = self._call_ticket
         self.kinds = {
             Kind.REQUEST: self._take,
             Kind.CAST: self._take,
@@ -170,17 +156,13 @@ class Hosting(MeshPart):
         """The consumer that takes a request of ``link`` now; None if there is none, or others have waited longer."""
         if self._requests.draining:
             return None
-        if self._refusing or self._rooms:
+        if self._refusing or self._rooms.are_any:
             place: Place = destination.server or destination.topic
             if place in self._refusing.get(link, ()):
                 return None
-            rooms = self._rooms.get(link)
-            kept = rooms.get(place) if rooms else None
-            while kept:
-                consumer = kept.popleft().consumer
-                self._release(consumer)
-                if consumer.ready:
-                    return consumer
+            consumer = self._rooms.take(link, place)
+            if consumer is not None:
+                return consumer
         if link.usage.size_bytes > self._settings.link_max_bytes:
             return None
         return destination.pick()
@@ -249,94 +231,15 @@ class Hosting(MeshPart):
             # Not by any WANT: one may have been sent before the BUSY was read, and what was offered before that would
             # be taken here, and taken back there.
             del refused[place]
-        self._withdraw_ticket(link, place)
-        self._take_back_room(now, link, place)
-        count = int.from_bytes(payload)
-        if not count:
-            return
-        ticket = Ticket(link, count, self._requests.last_number)
-        is_nobody_waiting = not place.queue and place not in self._tickets
-        while ticket.count and is_nobody_waiting and (consumer := _pick(place)) is not None:
-            self._give_room(now, ticket, consumer, place)
-        if ticket.count:
-            self._tickets.setdefault(place, {})[link] = ticket
-            self._next_sweep = min(self._next_sweep, now + _SWEPT)
-
-    def _withdraw_ticket(self, link: Link, place: Place) -> None:
-        tickets = self._tickets.get(place)
-        if tickets is not None and tickets.pop(link, None) is not None and not tickets:
-            del self._tickets[place]
-
-    def _call_ticket(self, now: float, consumer: Consumer, number: float) -> bool:
-        """Give credit of ``consumer``, which is free, to the oldest ticket; return whether that could be.
-
-        Args:
-            number: of the oldest request that waits for it: one that is older goes first.
-        """
-        topic = consumer.topic
-        oldest: Ticket | None = None
-        where: Place = topic
-        for place in (topic, topic.servers[consumer.server]):
-            for ticket in self._tickets.get(place, {}).values():
-                if ticket.owner.state is not LinkState.ANSWERING:
-                    continue  # it has its turn when it answers again
-                if ticket.number < number and (oldest is None or ticket.number < oldest.number):
-                    oldest, where = ticket, place
-                break
-        if oldest is None:
-            return False
-        self._give_room(now, oldest, consumer, where)
-        if not oldest.count:
-            self._withdraw_ticket(oldest.owner, where)
-        return True
-
-    def _give_room(self, now: float, ticket: Ticket, consumer: Consumer, place: Place) -> None:
-        """Reserve credit of ``consumer`` for the owner of ``ticket``, and tell it."""
-        free = consumer.credit - len(consumer.in_flight)
-        is_contended = any(consumer.queues) or any(owner is not ticket.owner for owner in self._tickets.get(place, ()))
-        count = min(ticket.count, 1 if is_contended else free)
-        consumer.reserve(count)
-        consumer.topic.ready.move(consumer)
-        kept = self._rooms.setdefault(ticket.owner, {}).setdefault(place, deque())
-        kept.extend(_Room(consumer, now + _KEPT) for _ in range(count))
-        self._next_look = min(self._next_look, now + _KEPT) if self._next_look else now + _KEPT
-        address, tag = address_of_place(place)
-        ticket.owner.send(pack(Kind.ROOM, count.to_bytes(4), address=address.encode(), consumer=tag))
-        ticket.count -= count
-
-    def _take_back_room(self, now: float, link: Link, place: Place) -> None:
-        for room in self._rooms.get(link, {}).pop(place, ()):
-            self._release(room.consumer)
-            self._dispatch.deliveries.deliver_waiting(now, room.consumer)
-
-    def _release(self, consumer: Consumer) -> None:
-        consumer.release()
-        consumer.topic.ready.move(consumer)
+        self._rooms.want(now, link, place, int.from_bytes(payload))
 
     def tick(self, now: float) -> None:
-        """Give room that was not used to others, and forget tickets that nobody will serve."""
-        if now >= self._next_sweep:
-            # Their owners know that there are no consumers, and begin anew when some come.
-            for place in [place for place in self._tickets if not place.consumers]:
-                del self._tickets[place]
-            self._next_sweep = now + _SWEPT if self._tickets else inf
-        if not self._next_look or now < self._next_look:
-            return
-        self._next_look = 0.0
-        for rooms in list(self._rooms.values()):
-            for place, kept in list(rooms.items()):
-                while kept and kept[0].until <= now:
-                    consumer = kept.popleft().consumer
-                    self._release(consumer)
-                    self._dispatch.deliveries.deliver_waiting(now, consumer)
-                if kept:
-                    self._next_look = min(self._next_look or kept[0].until, kept[0].until)
-                else:
-                    del rooms[place]
+        """Give room that was not used to others; see :class:`~rpcmq.core.router.mesh.rooms.Rooms`."""
+        self._rooms.tick(now)
 
     def next_deadline(self) -> float:
         """The time at which unused room or tickets are looked for (monotonic seconds)."""
-        return min(self._next_look or inf, self._next_sweep)
+        return self._rooms.next_deadline()
 
     def neighbour_up(self, now: float, neighbour: Neighbour, resumed: bool) -> None:
         """It may have a turn again."""
@@ -344,36 +247,13 @@ class Hosting(MeshPart):
 
     def neighbour_changed(self, now: float, neighbour: Neighbour) -> None:
         """One that answers again has the turns that it has missed."""
-        link = neighbour.link
-        if link.state is not LinkState.ANSWERING:
-            return
-        for place in [place for place, tickets in self._tickets.items() if link in tickets]:
-            while place in self._tickets and (consumer := _pick(place)) is not None:
-                if not self._call_ticket(now, consumer, inf):
-                    break
+        if neighbour.link.state is LinkState.ANSWERING:
+            self._rooms.owner_answers(now, neighbour.link)
 
     def neighbour_gone(self, now: float, neighbour: Neighbour, reason: str) -> None:
         """Nothing is kept for it."""
-        link = neighbour.link
-        # First, or what is taken back would be kept for it again.
-        for place in list(self._tickets):
-            self._withdraw_ticket(link, place)
-        for place in list(self._rooms.get(link, ())):
-            self._take_back_room(now, link, place)
-        self._rooms.pop(link, None)
-        self._refusing.pop(link, None)
-
-
-@dataclass(slots=True)
-class _Room:
-    """Credit of a consumer, for one request of a neighbour."""
-
-    consumer: Consumer
-    until: float
-
-
-def _pick(place: Place) -> Consumer | None:
-    return place.pick() if isinstance(place, Server) else place.ready.pick()
+        self._rooms.forget(now, neighbour.link)
+        self._refusing.pop(neighbour.link, None)
 
 
 def _knows_it(consumer: Consumer, key: bytes, stamp: bytes) -> bool:

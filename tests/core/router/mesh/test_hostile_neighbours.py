@@ -8,6 +8,7 @@ import pytest
 
 from rpcmq.core.router.mesh import adoption, fences, learner
 from rpcmq.core.router.mesh.adoption import Adoption
+from rpcmq.core.router.mesh.hosting import Hosting
 from rpcmq.core.router.mesh.limits import LinkLimits
 from rpcmq.core.router.settings import Settings
 from rpcmq.errors import Outcome
@@ -246,3 +247,90 @@ def test_a_router_that_may_not_get_a_message_is_not_asked_for_it_and_has_no_say(
     node.send(Kind.HERE, HERE_RECORD.pack(call.key, asked.stamp, Word.NOT_HAD), consumer=0)
     node.reply(node.take(Kind.REQUEST), b"1")
     assert call.end.payload == b"1"
+
+
+# --- room ----------------------------------------------------------------------------------------
+
+
+def want(count: int, topic: str = "compute") -> bytes:
+    return pack(Kind.WANT, count.to_bytes(4), address=Address(topic).encode())
+
+
+def seconds_until_taken(net: MeshNetwork, node: Process, api: Process) -> float:
+    """How long a call of ``api`` waits for ``node``, which it is answered by."""
+    began = net.now
+    call = api.request("compute", "m", ttl=60)
+    while not any(message.kind == Kind.REQUEST for message in node.inbox):
+        assert net.now < began + 50.0, "it never gets its turn"
+        net.advance(0.05)
+    node.reply(node.take(Kind.REQUEST), b"1")
+    assert call.end.payload == b"1"
+    return net.now - began
+
+
+def test_room_that_is_wanted_and_never_used_keeps_nobody_waiting(net: MeshNetwork) -> None:
+    node, api = net.process("node", router="a"), net.process("api", router="a")
+    node.register("compute", credit=16)
+    net.advance(1.0)
+    flood(net, want((1 << 32) - 1))
+    assert seconds_until_taken(net, node, api) <= 1.2, "until what is kept for it is of use to others"
+    for _ in range(20):
+        assert seconds_until_taken(net, node, api) < 0.1
+        net.advance(0.4)
+        flood(net, want((1 << 32) - 1))
+    assert counted(net, "unresponsive") == 0
+
+
+@pytest.mark.parametrize("pause", [0.05, 0.9])
+def test_room_that_is_wanted_again_and_again(net: MeshNetwork, pause: float) -> None:
+    node, api = net.process("node", router="a"), net.process("api", router="a")
+    node.register("compute", credit=16)
+    net.advance(1.0)
+    for _ in range(3):
+        flood(net, want(1_000))
+        net.advance(pause)
+        flood(net, want(0) if pause > 0.5 else want(1_000))
+    for _ in range(10):
+        assert seconds_until_taken(net, node, api) < 0.1
+        flood(net, want(1_000))
+
+
+def test_who_uses_room_again_gets_all_that_is_free(net: MeshNetwork) -> None:
+    node, api = net.process("node", router="a"), net.process("api", router="b")
+    node.register("compute", credit=4)
+    other = net.process("other", router="a")
+    other.register("compute", credit=4)
+    net.advance(1.0)
+    flood(net, want(100))
+    net.advance(2.5)
+    flood(net, want(0))
+    net.advance(0.1)
+    calls = [api.request("compute", "m", ttl=60) for _ in range(50)]
+    for _ in range(60):
+        for each in (node, other):
+            taken = [message for message in each.inbox if message.kind == Kind.REQUEST]
+            for message in taken:
+                each.inbox.remove(message)
+                each.reply(message, b"1")
+        net.advance(0.01)
+    assert all(call.end.payload == b"1" for call in calls)
+
+
+def test_room_is_bounded_and_costs_turns(net: MeshNetwork) -> None:
+    net.process("node", router="a").register("compute", credit=65_535)
+    net.advance(1.0)
+    net.router_of("a").turns.spent = 0
+    flood(net, want((1 << 32) - 1))
+    hosting = next(part for part in net.router_of("a").mesh.parts if isinstance(part, Hosting))
+    (kept,) = hosting._rooms._rooms[neighbour_of(net, "a", "b")].values()
+    assert len(kept) == 4096
+
+
+def test_nobody_that_does_not_answer_gets_room(net: MeshNetwork) -> None:
+    net.process("node", router="a").register("compute", credit=4)
+    net.advance(1.0)
+    flood(net, want(100))
+    net.cut("a", "b")
+    net.advance(4.0)
+    hosting = next(part for part in net.router_of("a").mesh.parts if isinstance(part, Hosting))
+    assert not any(hosting._rooms._rooms.get(neighbour_of(net, "a", "b"), {}).values())
