@@ -268,7 +268,7 @@ class Casts:
             if self._awaits_acknowledgement and now >= self._ask_at:
                 self._ask_at = now + _ASK_EVERY
                 self._uplink.ask_acknowledgement()
-        self.losses.report(now, self.retained.discarded)
+        self.losses.report(now, self.retained)
 
     def _reoffer(self) -> None:
         try:
@@ -292,8 +292,8 @@ class Casts:
 
     def close(self, now: float) -> None:
         """Report the losses not yet reported. To be called at the end."""
-        self.losses.report(now, self.retained.discarded)
-        self.losses.report(inf, self.retained.discarded)
+        self.losses.report(now, self.retained)
+        self.losses.report(inf, self.retained)
 
     # --- the link comes back -----------------------------------------------------------------
 

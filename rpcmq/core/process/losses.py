@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from rpcmq.core.common.drops import Drop, Drops, drop_text
 from rpcmq.core.common.log_limit import LogLimit
+from rpcmq.core.process.retained_casts import RetainedCasts
 from rpcmq.errors import CallError
 from rpcmq.printable import printable
 from rpcmq.wire import KIND_AT, LOW_FLAGS_AT, Address, Flag, Kind, address_of
@@ -54,21 +55,22 @@ class Losses:
         reason = error.outcome.name.lower().replace("_", " ")
         self.drops.add(now, Drop(str(Address.decode(address_of(message))), verb, reason), log=False)
 
-    def report(self, now: float, discarded: int) -> None:
+    def report(self, now: float, retained: RetainedCasts) -> None:
         """Log the lines that are due.
 
         Args:
-            discarded: retained casts that were discarded so far.
+            retained: the casts that this process retains.
         """
-        if discarded > self.discarded:
-            self._discarded_log.add(now, "", discarded - self.discarded)
-            self.discarded = discarded
+        if retained.discarded > self.discarded:
+            self._discarded_log.add(now, "", retained.discarded - self.discarded)
+            self.discarded = retained.discarded
         for drop, count in self.drops.due(now):
             self.on_loss(drop_text(drop, count))
         for _, count in self._discarded_log.due(now):
             self.on_loss(
                 f"{count} casts waiting for a consumer are held by the router only, and are lost if it is killed: "
-                "this process retains at most cast_kept casts and cast_kept_bytes bytes of them"
+                f"this process retains at most {retained.max_messages} of them (cast_kept) and "
+                f"{retained.max_bytes} bytes (cast_kept_bytes)"
             )
 
     def deadlines(self) -> tuple[float | None, float | None]:

@@ -30,8 +30,8 @@ class RetainedCasts:
     """
 
     def __init__(self, messages: int, size_bytes: int) -> None:
-        self._messages = messages
-        self._size_bytes = size_bytes
+        self.max_messages = messages
+        self.max_bytes = size_bytes
         self._parts: dict[bytes, bytes] = {}
         #: Bytes of all retained casts.
         self.size_bytes = 0
@@ -68,7 +68,7 @@ class RetainedCasts:
             self.forget(sequence)
         messages[sequence] = message
         self.size_bytes += len(message) if type(message) is bytes else size_of(message)
-        while len(messages) > self._messages or self.size_bytes > self._size_bytes:
+        while len(messages) > self.max_messages or self.size_bytes > self.max_bytes:
             self._discard_oldest(1 + len(messages) // _DISCARD_SHARE)
 
     def _discard_oldest(self, count: int) -> None:

@@ -258,7 +258,10 @@ def test_casts_let_go_beyond_the_bound_are_said(sender: Sender):
     sender.calls.tick(1.0)
     sender.calls.tick(3.0)
     [text] = said
-    assert text.startswith(f"{let_go} casts waiting for a consumer are held by the router only")
+    assert text == (
+        f"{let_go} casts waiting for a consumer are held by the router only, and are lost if it is killed: "
+        "this process retains at most 100 of them (cast_kept) and 10000000 bytes (cast_kept_bytes)"
+    )
     sender.cast()
     sender.calls.close(4.0)
     assert len(said) == 2, "what was not said yet is said at the end"
