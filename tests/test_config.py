@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
+from gevent import subprocess
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -398,6 +400,12 @@ def test_an_unknown_argument_is_refused_with_the_nearest():
 def test_router_and_clients_share_an_environment():
     environ = {"RPCMQ_ROUTER": "tcp://127.0.0.1:7701", "RPCMQ_ROUTER_LISTEN": "tcp://127.0.0.1:7701"}
     assert load_client_config(environ).router == (load_router_config(None, environ).router.listen,)
+
+
+def test_a_client_makes_no_tables_of_a_routers_settings() -> None:
+    """Programs start, and start again after each deployment: their import is as short as it can be."""
+    code = "import sys, rpcmq; rpcmq.Client, rpcmq.Service; print({'rpcmq.config.router'} & set(sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "set()\n"
 
 
 def test_liveness_times_must_ascend(router_toml):

@@ -7,11 +7,9 @@ from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from typing import Any, NamedTuple
 
-from rpcmq.config.client import ClientConfig
-from rpcmq.config.router import RouterConfig
 from rpcmq.config.values import Setting, ValueType
 
-__all__ = ["CLIENT_FIELDS", "ROUTER_FIELDS", "VARIABLES", "FieldInfo", "describe_fields"]
+__all__ = ["FieldInfo", "fields_of"]
 
 
 class FieldInfo(NamedTuple):
@@ -29,14 +27,12 @@ class FieldInfo(NamedTuple):
     env: str | None
 
 
-def describe_fields(config: RouterConfig | ClientConfig | None = None) -> Iterator[FieldInfo]:
-    """Every setting of the router (or of ``config``), in the order of the file; defaults are its values."""
-    config = RouterConfig() if config is None else config
-    of_router = isinstance(config, RouterConfig)
+def fields_of(config: Any, has_flags: bool) -> Iterator[FieldInfo]:
+    """Every setting of ``config``, in the order of the file; defaults are its values."""
     for key, default, setting in _walk(config):
         name = re.sub("[._]", "-", key.removeprefix("router."))
         env = "RPCMQ_" + key.replace(".", "_").upper() if setting.env else None
-        flag = (setting.flag or f"--{name}") if of_router and setting.flag is not None else None
+        flag = (setting.flag or f"--{name}") if has_flags and setting.flag is not None else None
         yield FieldInfo(key, setting.kind, default, setting.help, setting.live, flag, env)
 
 
@@ -47,9 +43,3 @@ def _walk(config: Any, prefix: str = "") -> Iterator[tuple[str, Any, Setting]]:
             yield from _walk(value, f"{each.name}.")
         else:
             yield prefix + each.name, value, each.metadata["setting"]
-
-
-ROUTER_FIELDS = {info.key: info for info in describe_fields()}
-CLIENT_FIELDS = {info.key: info for info in describe_fields(ClientConfig())}
-# A host may run a router and clients in one environment: each ignores the other's variables.
-VARIABLES = {info.env for table in (ROUTER_FIELDS, CLIENT_FIELDS) for info in table.values() if info.env}

@@ -1,24 +1,21 @@
-"""Reading settings from files, variables and arguments; and again while a router runs."""
+"""Reading settings from files, variables and arguments."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Set
 from difflib import get_close_matches
-from operator import attrgetter
 from typing import Any
 
-from rpcmq.config.client import ClientConfig
-from rpcmq.config.keys import CLIENT_FIELDS, ROUTER_FIELDS, VARIABLES, FieldInfo
-from rpcmq.config.router import ASCENDING, RouterConfig
+from rpcmq.config.client_keys import CLIENT_FIELDS
+from rpcmq.config.keys import FieldInfo
 from rpcmq.config.values import WrongValue
 from rpcmq.errors import ConfigError
 from rpcmq.toml import read_toml
 
-__all__ = ["apply_live", "diff_live", "live_fields", "load_client_config", "load_router_config"]
+__all__ = ["Values"]
 
 
-class _Values:
+class Values:
     """Collects values from sources of rising precedence, and everything that is wrong with them."""
 
     def __init__(self, known: Mapping[str, FieldInfo]) -> None:
@@ -29,6 +26,7 @@ class _Values:
         self._wrong: set[str] = set()
 
     def take(self, source: str, shown: str, key: str, value: Any, *, text: bool = False) -> None:
+        """Set ``key`` to ``value``, which ``source`` calls ``shown``; ``text``: it is read first."""
         kind = self.known[key].kind
         try:
             self.values[key] = kind.check(kind.read(value) if text else value)
@@ -41,12 +39,14 @@ class _Values:
             self._wrong.add(key)
 
     def unknown(self, source: str, shown: str, candidates: Iterable[str]) -> None:
+        """Note a name that is none of ``candidates``, with the one that may be meant."""
         known = sorted(candidates)
         name = shown.rpartition(".")[2]
         near = get_close_matches(shown, known, 1, 0.8) or [key for key in known if key.endswith(f".{name}")]
         self.problems.append(f"{source}: {shown}: unknown" + (f"; did you mean {near[0]}?" if near else ""))
 
     def take_file(self, path: str) -> None:
+        """Take all that a TOML file has."""
         try:
             tables = read_toml(path)
         except ConfigError as error:
@@ -66,21 +66,24 @@ class _Values:
                     self.take_key(path, f"{section}.{name}", value)
 
     def take_key(self, source: str, key: str, value: Any) -> None:
+        """Set ``key``, if there is one, to ``value``."""
         if key in self.known:
             self.take(source, key, key, value)
         else:
             self.unknown(source, key, self.known)
 
     def take_environment(self, environ: Mapping[str, str]) -> None:
+        """Take all variables that are settings; of the others none may begin as they do."""
         keys = {info.env: key for key, info in self.known.items()}
         for name in sorted(environ):
             if name in keys:
                 self.take("environment", name, keys[name], environ[name], text=True)
-            elif name.startswith("RPCMQ_") and name not in VARIABLES:
-                self.unknown("environment", name, VARIABLES)
+            elif name.startswith("RPCMQ_") and name not in (variables := _variables()):
+                self.unknown("environment", name, variables)
 
-    def check_order(self) -> None:
-        for low, high in ASCENDING:
+    def check_order(self, ascending: Iterable[tuple[str, str]]) -> None:
+        """Note each pair of settings of which the first is not less than the second."""
+        for low, high in ascending:
             if self._get(low) < self._get(high) or self._wrong & {low, high}:
                 continue
             # Blame the setting that was given, not a default.
@@ -91,81 +94,19 @@ class _Values:
         return self.values.get(key, self.known[key].default)
 
     def finish(self) -> dict[str, Any]:
+        """Return the values by key.
+
+        Raises:
+            ConfigError: one line for each problem.
+        """
         if self.problems:
             raise ConfigError("\n".join(self.problems))
         return self.values
 
 
-def load_router_config(
-    path: str | None = None, environ: Mapping[str, str] | None = None, flags: Mapping[str, Any] | None = None
-) -> RouterConfig:
-    """The router's settings: flags before environment before file before defaults.
+def _variables() -> Set[str]:
+    """All variables of routers and clients: a host may run both in one environment."""
+    # Few clients have any of a router's, and to make the tables of its settings takes longer than all else here.
+    from rpcmq.config.router_keys import ROUTER_FIELDS
 
-    Args:
-        path: the TOML file, if there is one.
-        environ: variables; only those that start with ``RPCMQ_`` are looked at.
-        flags: values by key (``"link.lost_seconds"``), as text or as they would be in TOML; None: not given.
-
-    Raises:
-        ConfigError: one line for each value that is unknown or wrong, in whichever source.
-    """
-    values = _Values(ROUTER_FIELDS)
-    if path is not None:
-        values.take_file(path)
-    values.take_environment(environ or {})
-    for key, value in (flags or {}).items():
-        if value is None:
-            continue
-        info = ROUTER_FIELDS.get(key)
-        if info is None:
-            values.unknown("command line", key, ROUTER_FIELDS)
-        else:
-            values.take("command line", info.flag or key, key, value, text=isinstance(value, str))
-    values.check_order()
-    return _with_values(RouterConfig(), values.finish())
-
-
-def load_client_config(
-    environ: Mapping[str, str] | None = None, arguments: Mapping[str, Any] | None = None
-) -> ClientConfig:
-    """A client's settings: arguments before environment before defaults. An argument of None is not given.
-
-    Raises:
-        ConfigError: one line for each value that is unknown or wrong, in whichever source.
-    """
-    values = _Values(CLIENT_FIELDS)
-    values.take_environment(environ or {})
-    for key, value in (arguments or {}).items():
-        if value is not None:
-            values.take_key("argument", key, value)
-    return replace(ClientConfig(), **values.finish())
-
-
-def _with_values(config: RouterConfig, values: Mapping[str, Any]) -> RouterConfig:
-    sections: dict[str, dict[str, Any]] = {}
-    for key, value in values.items():
-        section, _, name = key.partition(".")
-        sections.setdefault(section, {})[name] = value
-    changed = {section: replace(getattr(config, section), **names) for section, names in sections.items()}
-    return replace(config, **changed)
-
-
-def live_fields() -> frozenset[str]:
-    """Keys of the router's settings that SIGHUP can change."""
-    return frozenset(info.key for info in ROUTER_FIELDS.values() if info.live)
-
-
-def diff_live(old: RouterConfig, new: RouterConfig) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Split a reload into changes that apply now and changes that need a restart; new values by key."""
-    changes: dict[str, Any] = {}
-    refused: dict[str, Any] = {}
-    for key, info in ROUTER_FIELDS.items():
-        value = attrgetter(key)(new)
-        if value != attrgetter(key)(old):
-            (changes if info.live else refused)[key] = value
-    return changes, refused
-
-
-def apply_live(config: RouterConfig, changes: Mapping[str, Any]) -> RouterConfig:
-    """``config`` with the changes that ``diff_live`` allowed: what runs after the reload."""
-    return _with_values(config, changes)
+    return {info.env for table in (ROUTER_FIELDS, CLIENT_FIELDS) for info in table.values() if info.env}

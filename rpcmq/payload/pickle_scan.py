@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import pickle
 import re
+from collections.abc import Callable
 from typing import Final
 
 from rpcmq.errors import PayloadRefused
@@ -83,22 +84,37 @@ def _repeated(pattern: bytes) -> bytes:
     return pattern + b"(?:" + pattern + b")*+"
 
 
-_RUN = re.compile(_run_of(_NO_ARGUMENT), re.DOTALL)
+# Both expressions are compiled when they are first used: that takes a tenth of what a client's import takes.
+
+
+def _compile_run(data: bytes, start: int, end: int) -> re.Match[bytes] | None:
+    global _match_run
+    _match_run = re.compile(_run_of(_NO_ARGUMENT), re.DOTALL).match
+    return _match_run(data, start, end)
+
+
+_match_run: Callable[[bytes, int, int], re.Match[bytes] | None] = _compile_run
 
 # Most messages, in one match: short, no long strings, and so few tuples of two or three items that
 # hashing the worst of them over and over takes a fraction of a second.
 _SHORT_BYTES = 2048
-_SHORT_RUN = _run_of(_NO_ARGUMENT + pickle.TUPLE1)
-_SHORT = re.compile(
-    _PROTOCOL_5
-    + b"(?:" + pickle.FRAME + b"..\\0{6})?+"
-    + _SHORT_RUN
-    + b"(?:[" + pickle.TUPLE2 + pickle.TUPLE3 + b"]" + _SHORT_RUN + b"){0,4}+"
-    + re.escape(pickle.STOP),
-    re.DOTALL,
-)  # fmt: skip
 
-_is_short = _SHORT.fullmatch
+
+def _compile_short(data: bytes) -> re.Match[bytes] | None:
+    global _is_short
+    run = _run_of(_NO_ARGUMENT + pickle.TUPLE1)
+    short = (
+        _PROTOCOL_5
+        + b"(?:" + pickle.FRAME + b"..\\0{6})?+"
+        + run
+        + b"(?:[" + pickle.TUPLE2 + pickle.TUPLE3 + b"]" + run + b"){0,4}+"
+        + re.escape(pickle.STOP)
+    )  # fmt: skip
+    _is_short = re.compile(short, re.DOTALL).fullmatch
+    return _is_short(data)
+
+
+_is_short: Callable[[bytes], re.Match[bytes] | None] = _compile_short
 
 
 def check(data: bytes) -> bytes:
@@ -169,7 +185,7 @@ def _check_step_by_step(data: bytes) -> bytes:
 
 
 def _after_run(data: bytes, position: int, end: int) -> int:
-    found = _RUN.match(data, position, end)
+    found = _match_run(data, position, end)
     return position if found is None else found.end()
 
 
