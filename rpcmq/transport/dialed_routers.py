@@ -40,8 +40,7 @@ __all__ = ["DialedRouters"]
 
 #: Longest time until the handshake of a connection is done (seconds).
 _PATIENCE = 5.0
-#: ZeroMQ messages, and bytes of them, received before it is the turn of the router's own socket.
-_ROUNDS = 64
+#: Bytes received before it is the turn of the router's own socket.
 _ROUND_BYTES = 8 << 20
 #: Time for what was sent last to leave on a connection that the engine closes (seconds).
 _LINGER = 1.0
@@ -210,33 +209,52 @@ class DialedRouters:
 
     # --- to receive and send -----------------------------------------------------------------
 
-    def receive(self) -> None:
-        """Receive from those that are ready, one message of each at a time, until the turn is over."""
+    def receive(self, most: int) -> int:
+        """Receive from those that are ready, one message of each at a time, until the turn is over.
+
+        Args:
+            most: messages.
+
+        Returns:
+            How many were received.
+        """
         turns, ready = self._router.turns, self.ready
-        rounds, room = 0, _ROUND_BYTES
-        while rounds < _ROUNDS and room > 0 and turns.spent <= TURN_STEPS and self.has_more():
+        rounds, room, is_asked = 0, _ROUND_BYTES, False
+        while rounds < most and room > 0 and turns.spent <= TURN_STEPS and (not is_asked or self.has_more()):
+            is_asked = True  # the first one has given a sign
             connection = ready[0]
             ready.rotate(-1)
             try:
                 room -= self._receive(connection)
+                rounds += 1
+            except zmq.Again:
+                pass  # nothing has come on it
             except Exception:
                 self._router.faults.report(monotonic())
                 self._end(connection, "internal error while receiving from it")
-            rounds += 1
         # The router's own socket has a turn of its own next.
         turns.spent = 0
+        return rounds
 
     def _receive(self, connection: DialedRouter) -> int:
+        """Receive a message; return its bytes.
+
+        Raises:
+            zmq.Again: there is none.
+        """
         socket, route = connection.socket, connection.route
-        assert socket is not None, "it is ready"
+        if socket is None:
+            raise zmq.Again
         _, batch, payloads = socket.receive()
         self._router.receive(monotonic(), route, batch, payloads)
         link = self._router.links.routes.get(route)
-        if link is not None and link is not connection.link and connection.fd >= 0:
+        if link is not connection.link and link is not None and connection.fd >= 0:
             connection.link = link
             self._connections.dialed_has_linked(route, connection.fd, connection.inode)
             self._has_linked(link, connection.fd)
-        return len(batch) + sum(map(len, payloads))
+        if payloads:
+            return len(batch) + sum(map(len, payloads))
+        return len(batch)
 
     def has_more(self) -> bool:
         """Whether anything waits to be read; the next of ``ready`` has it then."""

@@ -97,6 +97,8 @@ class RouterShell:
         self._on_note = on_note
         #: It is deaf when reading has stopped.
         self._is_store_broken = self._is_deaf = self._closed = False
+        #: Whether more was waiting in the socket at the end of the last wake-up.
+        self._is_readable = False
         self._lone_wakes = 0  # in a row: those that found one message at most
         self._socket = socket = BatchSocket(
             context, zmq.ROUTER, ipv6="[" in url, curve=curve, handshake_seconds=handshake_seconds, **options
@@ -107,7 +109,7 @@ class RouterShell:
         self._io = loop.io(socket.fd, 1)
         #: Goes on with what has come. No callback of the hub, of which 50 run before its timers have their turn.
         self._again = loop.timer(0.0)
-        self._timer = TickTimer(loop, self._tick, self._wake)
+        self._timer = TickTimer(loop, self._tick, self._wake, self._arm)
         self._views = ViewPacer(router, loop, self._wake)
         self.unidentified = UnidentifiedConnections(max_handshakes, handshake_seconds, self._count)
         self._connections = links = RouterConnections(router, socket, self.unidentified, self._arm, self._lose, shell)
@@ -147,26 +149,30 @@ class RouterShell:
     def _has_more(self, rounds: int) -> bool:
         if self._is_deaf:
             return False
-        if rounds >= _ROUNDS or self.router.turns.waiting or self._socket.readable():
+        self._is_readable = self._socket.readable()
+        if self._is_readable or rounds >= _ROUNDS or self.router.turns.waiting:
             return True
         return bool(self._dialed.ready) and self._dialed.has_more()
 
     def _turn(self) -> int:
+        """Receive and send; return the number of messages received."""
         rounds = 0
         if not self._is_deaf:
             self.router.run_next_turn(monotonic())
+            # To ask whether another has come would hold up the lone one, and has to be asked after sending anyway.
+            most = 1 if self._lone_wakes >= _LONE_WAKES else _ROUNDS
             if self._dialed.ready:
-                self._dialed.receive()
-            rounds = self._receive()
+                rounds = self._dialed.receive(most)
+            # What has woken it has mostly come on one socket; the other one is looked at in the end.
+            if not rounds or self._is_readable:
+                rounds += self._receive(most)
         self._flush()
         return rounds
 
-    def _receive(self) -> int:
-        """Receive what there is, or one message where they come one at a time; return how many there were."""
+    def _receive(self, most: int) -> int:
+        """Receive what there is, at most so many messages; return how many there were."""
         socket, router, turns = self._socket, self.router, self.router.turns
         rounds, room = 0, _ROUND_BYTES
-        # To ask whether another has come would hold up the lone one, and has to be asked after sending anyway.
-        most = 1 if self._lone_wakes >= _LONE_WAKES else _ROUNDS
         while rounds < most and room > 0 and turns.spent <= TURN_STEPS and (rounds == 0 or socket.readable()):
             try:
                 route, batch, payloads = socket.receive()
@@ -191,8 +197,8 @@ class RouterShell:
         self._wake()
 
     def _arm(self) -> None:
-        now, is_alone = monotonic(), self._lone_wakes >= _LONE_WAKES
-        if is_alone and self._timer.fires_soon(now):
+        now = monotonic()
+        if self._timer.fires_soon(now):
             return
         due = self.router.next_deadline()
         if (late_at := self.unidentified.next_deadline()) is not None:
@@ -201,7 +207,7 @@ class RouterShell:
             due = min(due, now + _RETRY)
         if self._is_store_broken:
             due = min(due, now + _STORE_RETRY)
-        self._timer.fire_by(due, now, is_alone)
+        self._timer.fire_by(due, now)
 
     def _guarded(self, step: Callable[..., object], *args: Any) -> None:
         """Run ``step``: an exception must not stop the rest of a wake-up."""

@@ -24,41 +24,48 @@ class TickTimer:
         loop: of the hub.
         tick: called when something is due.
         catch_up: called instead, once, when this process was stopped: reads what has come meanwhile.
+        look: called instead when it fires early, see :meth:`fire_by`: computes the next deadline.
 
     Attributes:
         due: when it fires (monotonic seconds); 0.0 if it does not.
         has_caught_up: whether it was ``catch_up`` that was called last.
     """
 
-    def __init__(self, loop: Any, tick: Callable[[float], None], catch_up: Callable[[], None]) -> None:
+    def __init__(
+        self, loop: Any, tick: Callable[[float], None], catch_up: Callable[[], None], look: Callable[[], None]
+    ) -> None:
         self._loop = loop
         self._tick = tick
         self._catch_up = catch_up
+        self._look = look
         self._timer = loop.timer(0.0)
         self.due = 0.0
         self._not_before = 0.0
         self._set_at = 0.0
+        #: Whether nothing is due when it fires, as far as known.
+        self._is_early = False
         self.has_caught_up = False
 
     def fires_soon(self, now: float) -> bool:
         """Whether it fires so soon that the next deadline need not be computed before."""
         return 0.0 < self.due <= now + _SLACK
 
-    def fire_by(self, due: float, now: float, may_be_early: bool = False) -> None:
+    def fire_by(self, due: float, now: float) -> None:
         """Fire at ``due``, unless it fires before that anyway.
 
-        Args:
-            may_be_early: where this is called again and again, fire soon, so that it need not be called until then.
+        Where this is called again and again it fires *early*, but not at once: until then the next deadline need not be
+        computed in each wake-up.
         """
-        if may_be_early and now < self._set_at + _SLACK:
-            due = min(due, now + _SLACK)
+        is_early = now < self._set_at + _SLACK and due > now + _SLACK
+        if is_early:
+            due = now + _SLACK
         self._set_at = now
         # Not before now: something long due must not look as if this process had been stopped since.
         due = max(due, self._not_before, now)
         if self.due and self.due <= due:
             return
         self.stop()
-        self.due = due
+        self.due, self._is_early = due, is_early
         self._timer = self._loop.timer(max(_LEAST, due - now))
         self._timer.start(self.fire)
 
@@ -73,7 +80,10 @@ class TickTimer:
             self._catch_up()
             return
         self.has_caught_up = False
-        self._tick(now)
+        if self._is_early:
+            self._look()
+        else:
+            self._tick(now)
 
     def stop(self) -> None:
         """No longer fire."""

@@ -505,6 +505,7 @@ def test_a_turn_of_other_routers_leaves_the_processes_theirs(a, steps, most, mon
         eventually(lambda: (received_bytes(fd) or 0) > 500 * len(pack(Kind.ALIVE)))
         for turn in range(1, 4):
             eventually(lambda: a.shell._socket.readable() and b.is_readable())
+            assert a.shell._has_more(0)  # as at the end of the wake-up before
             a.shell._turn()
             assert turn <= seen.count(ROUTE) <= most * turn
             assert turn <= sum(route == link.route for route in seen) <= most * turn
