@@ -17,6 +17,7 @@ from rpcmq.testing.mesh_network import MeshNetwork
 from tests.faults.mesh_checks import MeshChecker
 from tests.faults.mesh_faults import MeshFaults
 from tests.faults.mesh_plan import MeshPlan, mesh_plan_of
+from tests.faults.mesh_rest import unrest
 from tests.faults.plan import minimised
 from tests.faults.roaming_process import RoamingProcess
 from tests.faults.simulated_faults import LOST_SECONDS
@@ -27,6 +28,9 @@ __all__ = ["MeshSimulation", "simulate_mesh"]
 
 #: Tables of what is remembered for ten minutes, and bounded; a pool of numbers, which keeps those that are free.
 _REMEMBERED = ("fences", "_lost", "_sought", "_missed", "_identities")
+
+#: Everything has ended, and been told of, within so many seconds of the last fault.
+_REST_SECONDS = 60.0
 
 
 class MeshSimulation(SimulatedRun):
@@ -59,6 +63,7 @@ class MeshSimulation(SimulatedRun):
             assert not peer.uplink.discarded, f"{peer.name} has discarded messages: {dict(peer.uplink.discarded)}"
         for host in self.net.hosts.values():
             assert not host.router.refused, f"router {host.name} refused messages: {dict(host.router.refused)}"
+        self._come_to_rest()
         for peer in self.processes.values():
             peer.is_dead = True
             peer.stop()
@@ -67,6 +72,14 @@ class MeshSimulation(SimulatedRun):
             self.net.advance(5.0)
         for name in self.plan.routers:
             assert not self._left_behind(name), f"left behind in router {name}: {self._left_behind(name)}"
+
+    def _come_to_rest(self) -> None:
+        """See that routers remember nothing of messages that have ended while those live who sent and ran them."""
+        until = self.net.now + _REST_SECONDS
+        while self.net.now < until and any(unrest(router) for router in self.routers()):
+            self.net.advance(1.0)
+        for router, name in zip(self.routers(), self.plan.routers, strict=True):
+            assert not unrest(router), f"router {name} is not at rest: {unrest(router)}"
 
     def _left_behind(self, name: str) -> list[str]:
         """The tables of router ``name`` that are left behind."""
