@@ -41,7 +41,7 @@ class RouterSettings:
     id: int = setting(
         0,
         integer(0, 2**32 - 1),
-        "number of this router, unique in its mesh; 0: made from name and endpoint if it has peers, else 1",
+        "number of this router, unique in its mesh; 0: made from its name and endpoint",
     )
     http: str = setting("", OPTIONAL_ADDRESS, "address of /healthz and the JSON views; empty: off")
     http_hosts: tuple[str, ...] = setting(

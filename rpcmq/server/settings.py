@@ -16,9 +16,12 @@ __all__ = ["apply", "settings_for"]
 def settings_for(config: RouterConfig) -> Settings:
     """Settings that ``config`` describes."""
     settings = Settings()
+    made = _made_id(config.router.name or socket.gethostname(), config.router.listen)
     if config.mesh.peers or config.mesh.peer:
-        settings.router_id = _made_id(config.router.name or socket.gethostname(), config.router.listen)
+        settings.router_id = made
     apply(config, settings)
+    # One without peers may be linked to others while it runs, and keeps the id in the keys of its processes.
+    settings.mesh_id = config.router.id or made
     return settings
 
 

@@ -22,8 +22,14 @@ def config(**flags: object) -> RouterConfig:
 # --- ids ----------------------------------------------------------------------------------------
 
 
-def test_a_router_without_peers_has_the_id_1() -> None:
-    assert settings_for(config()).router_id == 1
+def test_a_router_without_peers_has_the_id_1_in_keys_and_one_of_its_own_in_a_mesh() -> None:
+    one, other = settings_for(config(router__name="a")), settings_for(config(router__name="b"))
+    assert one.router_id == other.router_id == 1
+    assert len({1, one.mesh_id, other.mesh_id}) == 3
+    assert settings_for(config(router__name="a")).mesh_id == one.mesh_id
+    assert settings_for(config(router__id=9)).mesh_id == 9
+    apply(config(router__name="a"), one)
+    assert one.mesh_id == settings_for(config(router__name="a")).mesh_id, "a reload changes no id"
 
 
 def test_an_id_is_made_from_name_and_endpoint_and_stays() -> None:
@@ -32,6 +38,7 @@ def test_an_id_is_made_from_name_and_endpoint_and_stays() -> None:
         return settings_for(load_router_config(flags=flags)).router_id
 
     assert made("b") == made("b") > 1
+    assert settings_for(config(router__name="b", mesh__peers="tcp://10.0.0.1:7700")).mesh_id > 1
     assert len({made("b"), made("c"), made("b", "tcp://127.0.0.1:7702")}) == 3
 
 

@@ -48,8 +48,9 @@ class Handshake:
         self._new_token = new_token
         #: Take HELLOs of links that are not of processes, by queue type.
         self.greeters: Mapping[str, Greeter] = {}
-        # Never handles of an earlier life, whose processes may return: two may start in the same second.
-        self._next_handle = (boot // 1000 & 0xFFFFFFFF) << 32 | boot % 1000 << 22
+        # Never handles of an earlier life, whose processes may return: two may start in the same second. Nor those of
+        # another router that has the same id in its keys, and is linked to this one later: both may start at once.
+        self._next_handle = (boot // 1000 & 0xFFFFFFFF) << 32 | boot % 1000 << 22 | (settings.mesh_id & 0x3FF) << 12
 
     def refuse_without_hello(self) -> bytes:
         """Return the answer to a message from a connection that has not said HELLO."""

@@ -29,6 +29,8 @@ class Settings:
     router_max_bytes: int = _of("router.max_bytes", 4 << 30)
 
     router_id: int = _of("router.id", 1)
+    #: Its id among the routers of a mesh; 0: the same. It is no part of keys, so another start may have another one.
+    mesh_id: int = 0
     mesh_name: str = _of("mesh.name")
     mesh_peers: tuple[str, ...] = _of("mesh.peers")
     mesh_peer: tuple[Peer, ...] = _of("mesh.peer")
@@ -77,6 +79,8 @@ class Settings:
     def apply(self, config: RouterConfig, machine: Mapping[str, Any]) -> None:
         """Take the values of ``config``, and for what is empty there, that of the ``machine``, by the same keys."""
         for each in fields(self):
-            key = each.metadata["key"]
+            key = each.metadata.get("key")
+            if key is None:
+                continue
             value = attrgetter(key)(config)
             setattr(self, each.name, machine[key] if not value and key in machine else value)

@@ -66,7 +66,7 @@ class Mesh(NodeType):
         self.own = Identity(
             settings.mesh_name,
             settings.router_name,
-            settings.router_id,
+            settings.mesh_id or settings.router_id,
             context.boot,
             domains=settings.mesh_domains,
             logs=context.sink is not None,
