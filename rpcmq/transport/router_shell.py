@@ -95,10 +95,8 @@ class RouterShell:
         self._store = store
         self._has_users = curve is not None
         self._on_note = on_note
-        #: It is deaf when reading has stopped.
-        self._is_store_broken = self._is_deaf = self._closed = False
-        #: Whether more was waiting in the socket at the end of the last wake-up.
-        self._is_readable = False
+        #: It is deaf when reading has stopped; readable: more was waiting at the end of the last wake-up.
+        self._is_store_broken = self._is_deaf = self._is_readable = self._closed = False
         self._lone_wakes = 0  # in a row: those that found one message at most
         self._socket = socket = BatchSocket(
             context, zmq.ROUTER, ipv6="[" in url, curve=curve, handshake_seconds=handshake_seconds, **options
