@@ -81,11 +81,15 @@ class PayloadRefused(RpcError):
 
 
 class ProtocolError(RpcError):
-    """The peer broke the protocol. ``reason`` is the counter's label, ``text`` says what was seen."""
+    """The peer broke the protocol. ``reason`` is the counter's label, ``text`` says what was seen.
 
-    def __init__(self, text: str, reason: str = "malformed") -> None:
+    ``details`` are told to the peer beside the reason.
+    """
+
+    def __init__(self, text: str, reason: str = "malformed", **details: str) -> None:
         super().__init__(text)
         self.reason = reason
+        self.details = details
 
 
 class IdentityTaken(RpcError):

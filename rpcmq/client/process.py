@@ -130,7 +130,9 @@ class Process:
     def _not_registered(self, registration: Registration, error: CallError) -> None:
         if self._closing:
             return
-        text = "%s is not consumed any more: the restarted router refuses the registration: %s; retrying in %g s"
+        if belongs_at := error.details.get("router"):
+            self.connection.go_to(str(belongs_at))
+        text = "%s is not consumed any more: the router refuses the registration: %s; retrying in %g s"
         log.error(text, registration.address, error, _ASK_AGAIN)
         self.shell.call_later(_ASK_AGAIN, partial(self._register_again, registration))
 

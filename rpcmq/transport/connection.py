@@ -277,6 +277,10 @@ class Connection:
 
     # --- what the engines tell ---------------------------------------------------------------
 
+    def go_to(self, router: str) -> None:
+        """Go on at the router of that name as soon as it is one of the mesh."""
+        self._dialer.go_to(router)
+
     def on_ready(self) -> None:
         """Handle WELCOME. Called by the owner's welcome handler."""
         self._reconnector.welcomed()

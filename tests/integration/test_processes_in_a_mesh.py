@@ -16,6 +16,7 @@ import rpcmq.aio
 from rpcmq import testing
 from rpcmq.client import Client, Service
 from rpcmq.testing import InProcessRouter, eventually
+from rpcmq.testing.router_mesh import RouterMesh
 from tests import from_threads
 from tests.from_threads import each_blocking_shell
 from tests.integration.cluster import message
@@ -237,3 +238,19 @@ def test_a_subscriber_goes_over_to_one_router_when_they_become_a_mesh(
     publisher.publish(None, "more.x", "end", confirm=True)
     eventually(lambda: heard[-1] == "end")
     assert "late" not in heard
+
+
+@pytest.mark.integration
+@pytest.mark.fault
+def test_a_service_goes_back_to_the_router_of_its_domain_when_that_has_been_started_again(stack: ExitStack) -> None:
+    mesh = stack.enter_context(RouterMesh(2, mesh_domains="volume.#"))
+    home, other = mesh["a"], mesh["b"]
+    service = Service("volume", Echo(), router=home.url, host="n", identity="keeper")
+    stack.callback(service.stop, 5.0)
+    service.start()
+    client = stack.enter_context(Client(other.url, connect_timeout=20))
+    assert client.call(None, "volume", message("echo", value=1), 20) == 1
+    home.kill()
+    eventually(lambda: any(row["identity"] == "keeper" for row in other.view("processes")["processes"]))
+    home.restart()
+    assert client.call(None, "volume", message("echo", value=2), 30) == 2

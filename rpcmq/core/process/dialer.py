@@ -138,7 +138,11 @@ class Dialer:
         """
         if self.phase is Phase.UP:
             if self._departure.is_due(now, jitter):
-                return self._leave(now, jitter, "the router is shutting down")
+                url = self._departure.url
+                step = self._leave(now, jitter, self._departure.reason)
+                if url:
+                    self._routers.move_to(url)
+                return step
             if now < self._uplink.given_up_at:
                 return Step.NONE
             silent = now - self._uplink.heard
@@ -179,6 +183,10 @@ class Dialer:
             return f"connected, but the router has not welcomed us within {seconds:g} s"
         return nothing
 
+    def go_to(self, router: str) -> None:
+        """Go on at the router of that name, in a mesh: this one does not take what the process serves."""
+        self._departure.go_to(router)
+
     # --- what the shell tells ----------------------------------------------------------------
 
     def reached(self, now: float) -> None:
@@ -201,6 +209,7 @@ class Dialer:
             self.problem = ""
             self._welcomed_at = now
             self._routers.note_welcomed()
+            self._departure.arrived()
             self._taken_since = None
 
     def refused(self, now: float, jitter: float, reason: str, text: str) -> Step:

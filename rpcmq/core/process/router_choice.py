@@ -123,6 +123,17 @@ class RouterChoice:
         for router in self._routers:
             router.forget()
 
+    def other(self, urls: Iterable[str]) -> str:
+        """The first of ``urls`` that is in the ring; empty if none is, or the present router has one of them."""
+        ring = {router.url for router in self._routers}
+        found = [url for url in urls if url in ring]
+        return found[0] if found and self.url not in found else ""
+
+    def move_to(self, url: str) -> None:
+        """Make the router at ``url``, which is in the ring, the present one."""
+        self._index = [router.url for router in self._routers].index(url)
+        self._present = self._routers[self._index]
+
     def move_on(self) -> None:
         """Make the next router of the ring the present one."""
         self._index = (self._index + 1) % len(self._routers)

@@ -44,7 +44,7 @@ class ProtocolErrors:
         """Handle the error of one message; those after it are handled as ever."""
         text = self._count(link, error)
         if message[KIND_AT] in self._answered:
-            body = ErrorBody(outcome=Outcome.PROTOCOL, text=text, details={"reason": error.reason})
+            body = ErrorBody(outcome=Outcome.PROTOCOL, text=text, details={"reason": error.reason, **error.details})
             link.send(body.message(key=message[KEY]))
 
     def of_connection(self, route: bytes, link: Link | None, error: ProtocolError) -> None:

@@ -401,3 +401,40 @@ def test_a_router_that_is_alone_in_its_mesh_is_not_left():
     process.connect(mesh={"mesh": "east", "routers": [{"name": "a", "urls": [A]}]})
     process.uplink.receive(process.now, control(Kind.DRAIN, {"text": "shutting down"}))
     assert seconds_until_left(process) is None
+
+
+# --- a router that does not take what the process serves -------------------------------------
+
+
+def test_a_process_goes_to_the_router_that_its_topic_belongs_to_once_that_is_one_of_the_mesh(process):
+    process.ended("gone")
+    process.connect(mesh=MESH)
+    process.dialer.go_to("c")
+    assert seconds_until_left(process) is None, "the mesh has no such router"
+    news = {
+        "mesh": "east",
+        "routers": [{"name": "a", "urls": [A]}, {"name": "b", "urls": [B]}, {"name": "c", "urls": [C]}],
+    }
+    process.uplink.receive(process.now, control(Kind.ROUTERS, news))
+    seconds = seconds_until_left(process)
+    assert seconds is not None and seconds < 1.0
+    assert process.dialer.url == C and process.dialer.problem == "c takes what is served here"
+    process.connect(mesh=news)
+    assert seconds_until_left(process) is None
+
+
+def test_a_process_that_has_always_something_to_do_goes_where_its_topic_belongs_if_others_go_on_with_that(process):
+    process.uplink.moves.work.append(lambda: True)
+    process.ended("gone")
+    process.connect(mesh=MESH | {"routers": [{"name": "c", "urls": [C]}], "adopts": True})
+    process.dialer.go_to("c")
+    seconds = seconds_until_left(process)
+    assert seconds is not None and 1.0 <= seconds < 3.0
+    assert process.dialer.url == C
+
+
+def test_a_process_that_is_where_its_topic_belongs_stays(process):
+    process.ended("gone")
+    process.connect(mesh=MESH | {"routers": [{"name": "a", "urls": [A]}]})
+    process.dialer.go_to("a")
+    assert seconds_until_left(process) is None

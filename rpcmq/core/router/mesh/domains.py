@@ -50,13 +50,16 @@ class Domains(MeshPart):
 
         Where domains overlap, the router with the lowest id has it.
         """
+        owner = self._owner(topic)
+        return self._owners[owner][0] if owner is not None else ""
+
+    def _owner(self, topic: str) -> int | None:
         if not self._owners:
-            return ""
+            return None
         try:
-            owners = self._trie.match(topic.encode())
+            return min(self._trie.match(topic.encode()), default=None)
         except ProtocolError:
-            return ""  # more words than a pattern can have
-        return self._owners[min(owners)][0] if owners else ""
+            return None  # more words than a pattern can have
 
     def _check(self, link: Link, topic: str) -> None:
         """Refuse the registration of a consumer that belongs elsewhere.
@@ -64,13 +67,18 @@ class Domains(MeshPart):
         Raises:
             ProtocolError: it does.
         """
-        owner = self.owner(topic)
-        if owner and owner != self._context.own.name:
-            text = (
-                f"topic {shorten(topic)!r} belongs to a domain of router {owner!r} (mesh.domains there): link its"
-                f" consumers to that router; this one is {self._context.own.name!r}"
-            )
+        id = self._owner(topic)
+        if id is None or id == self._context.own.id:
+            return
+        owner = self._owners[id][0]
+        text = (
+            f"topic {shorten(topic)!r} belongs to a domain of router {owner!r} (mesh.domains there): link its"
+            f" consumers to that router; this one is {self._context.own.name!r}"
+        )
+        neighbour = self._context.neighbours.by_id.get(id)
+        if neighbour is None or not neighbour.is_usable:
             raise ProtocolError(text, "domain")
+        raise ProtocolError(text, "domain", router=neighbour.name)
 
     def _changed(self, now: float, id: int, name: str, patterns: tuple[str, ...]) -> None:
         if self._owners.get(id, ("", ()))[1] == patterns or id == self._context.own.id:

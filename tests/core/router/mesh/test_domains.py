@@ -46,6 +46,7 @@ def test_a_consumer_elsewhere_is_refused_with_the_name_of_the_router_where_it_be
     refusal = next(message for message in stray.inbox if message.kind == Kind.ERROR)
     assert refusal.outcome == Outcome.PROTOCOL
     assert "domain of router 'b'" in refusal.body["text"] and "this one is 'a'" in refusal.body["text"]
+    assert refusal.body["details"] == {"reason": "domain", "router": "b"}
     stray.register("images")
     assert any(message.kind == Kind.REGISTERED for message in stray.inbox)
 
@@ -69,3 +70,15 @@ def test_the_domains_of_a_router_that_is_away_are_known_to_those_that_come_later
     stray = net.process("stray", router="d")
     stray.register("volume.ssd")
     assert any(message.kind == Kind.ERROR for message in stray.inbox)
+
+
+def test_a_consumer_that_is_refused_is_told_where_to_go_as_soon_as_that_router_is_there() -> None:
+    net = mesh()
+    net.hosts["b"].kill()
+    stray = net.process("stray", router="a")
+    stray.register("image")
+    assert stray.take(Kind.ERROR).body["details"] == {"reason": "domain"}
+    net.hosts["b"].start()
+    net.advance(3.0)
+    stray.register("image", tag=9)
+    assert stray.take(Kind.ERROR).body["details"] == {"reason": "domain", "router": "b"}
