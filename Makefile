@@ -7,8 +7,8 @@ PYTHON ?=
 CANDIDATES := $(PYTHON) python3.11 python3.13 python3.12 python3.14 python3
 # More arguments for pytest: make test ARGS="tests/core -k mailbox"
 ARGS ?=
-# Processes that run tests. Each file is in one of them, and all that needs Spark.
-WORKERS ?= 3
+# Processes that run tests. Each file is in one of them, and all that needs Spark. More than cores: half of them wait.
+WORKERS ?= 4
 # More arguments for the benchmarks: make bench BENCH_ARGS="--quick"
 BENCH_ARGS ?=
 

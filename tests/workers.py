@@ -14,6 +14,14 @@ _FIRST = (
     "tests/cli/",
     "tests/compat/",
     "tests/latency/",
+    "tests/typing/",
+    "tests/threads/",
+    "tests/transport/",
+    "tests/aio/",
+    "tests/server/",
+    "tests/programs/",
+    "tests/docs/",
+    "tests/examples/",
 )
 
 

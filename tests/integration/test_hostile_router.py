@@ -136,7 +136,13 @@ def test_a_router_that_delivers_beyond_the_credit_keeps_no_other_from_its_share(
         deliver_much(hostile)
         check_others_are_served(hostile, router)
         process = next(each for each in service.client.consumer_links().processes() if each.uplink.discarded)
-        assert process.uplink.discarded == {"credit": 4000 - 1024}
+
+        def is_within() -> bool:
+            # The bound lets in as many more as were done before the last of them came.
+            (reason, count), *_ = process.uplink.discarded.items()
+            return reason == "credit" and 4000 - 1024 - hostile.counts[Kind.REPLY] <= count <= 4000 - 1024
+
+        eventually(is_within)
     finally:
         service.stop(0.0)
 

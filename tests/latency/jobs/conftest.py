@@ -19,12 +19,26 @@ if TYPE_CHECKING:
 
     from tests.latency.jobs.streams import Log
 
+#: Of a test that needs Spark.
+_SECONDS = 600
+
 #: Little of everything. While it is there ``session`` starts no other: a command run in this process gets this one.
 LITTLE = QUICK | {
     "spark.driver.memory": "1g",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.shuffle.partitions": "1",
 }
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give what needs Spark, which may have to start first, more time.
+
+    Where a signal ends a test while it talks to Spark, all that comes after it gets wrong answers.
+    """
+    for item in items:
+        needs_spark = {"spark", "engine"} & {*getattr(item, "fixturenames", ())}
+        if needs_spark and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(_SECONDS))
 
 
 @pytest.fixture(scope="session")
