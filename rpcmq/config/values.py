@@ -183,6 +183,13 @@ def _checked_words(pattern: str) -> Callable[[object], tuple[str, ...]]:
     return check
 
 
+def _check_domains(value: object) -> tuple[str, ...]:
+    patterns = _checked_words(r"(?=.{1,255}$)[^\s.,]+(\.[^\s.,]+)*")(value)
+    if len(patterns) > 100 or sum(map(len, patterns)) > 4096:
+        raise ValueError  # other routers would refuse this one
+    return patterns
+
+
 def _split(text: str) -> list[str]:
     return [item.strip() for item in text.split(",") if item.strip()]
 
@@ -250,8 +257,8 @@ GLOBALS = ValueType(
 )
 DOMAINS = ValueType(
     "patterns",
-    "topic patterns like 'volume.#' (as text: separated by commas)",
-    _checked_words(r"(?=.{1,255}$)[^\s.,]+(\.[^\s.,]+)*"),
+    "topic patterns like 'volume.#', at most 100, of at most 4096 characters together (as text: separated by commas)",
+    _check_domains,
     lambda text: tuple(_split(text)),
 )
 HOSTS = ValueType(

@@ -28,8 +28,8 @@ __all__ = [
 #: Most routers of a mesh, and most urls of one.
 MAX_ROUTERS, _MAX_URLS = 1000, 16
 _MAX_URL, _MAX_NAME, _MAX_KEY = 1024, 255, 40
-#: Most characters of all urls of a router.
-_MAX_URLS_LENGTH = 4096
+#: Most characters of all urls of a router, and of all its domains.
+_MAX_URLS_LENGTH = _MAX_DOMAINS_LENGTH = 4096
 #: Most routers that one is linked to, and most domains of one.
 MAX_NEIGHBOURS, MAX_DOMAINS = 100, 100
 _MAX_ID = (1 << 32) - 1
@@ -64,6 +64,8 @@ def _domains(name: str, value: Any) -> tuple[str, ...]:
         raise ProtocolError(f"{name} must be an array of at most {MAX_DOMAINS} patterns", "body")
     if not all(isinstance(each, str) and each.isprintable() and 0 < len(each) <= _MAX_NAME for each in value):
         raise ProtocolError(f"{name} has an entry that is no pattern of at most {_MAX_NAME} characters", "body")
+    if sum(map(len, value)) > _MAX_DOMAINS_LENGTH:
+        raise ProtocolError(f"{name} have more than {_MAX_DOMAINS_LENGTH} characters together", "body")
     return tuple(value)
 
 

@@ -91,6 +91,9 @@ class AccessControl(Protocol):
     def introduced(self, one: Link, other: Link) -> None:
         """Handle an introduction: the two processes may have a direct link from now on."""
 
+    def knows_router(self, public: str) -> bool:
+        """Whether ``public`` is the key of a router that may be linked to; without CURVE, of each."""
+
     def usages(self) -> list[KeyUsage] | None:
         """Return the keys and their use; None without keys."""
 
@@ -134,6 +137,10 @@ class AllowAll(AccessControl, Admission):
 
     def introduced(self, one: Link, other: Link) -> None:
         """Do nothing."""
+
+    def knows_router(self, public: str) -> bool:
+        """Know everybody."""
+        return True
 
     def usages(self) -> list[KeyUsage] | None:
         """There are no keys."""

@@ -59,6 +59,11 @@ class KeyAccessControl(AccessControl):
         self._secrets = secrets
         self._usages: dict[str, KeyUsage] = {}
 
+    def knows_router(self, public: str) -> bool:
+        """Whether ``public`` is the key of another router of the mesh."""
+        usage = self._usages.get(public)
+        return usage is not None and usage.key.is_router
+
     def usages(self) -> list[KeyUsage]:
         """Return the authorized keys and their use."""
         return list(self._usages.values())

@@ -27,7 +27,7 @@ from rpcmq.core.router.mesh.peerings import Peering, Peerings, as_body
 from rpcmq.core.router.mesh.problems import Problems
 from rpcmq.errors import ProtocolError
 from rpcmq.wire.bodies import HelloBody, RefusedBody
-from rpcmq.wire.mesh_bodies import MAX_NEIGHBOURS, MeshIdentity
+from rpcmq.wire.mesh_bodies import MAX_INCARNATION, MAX_NEIGHBOURS, MeshIdentity
 
 __all__ = ["Accepting"]
 
@@ -135,7 +135,8 @@ class Accepting:
             raise Refusal(closed, f"router {own.name!r} has left the mesh; `rpcmq mesh join` there lets it come back")
         if closed and not resumes:
             raise Refusal(closed, f"router {own.name!r} is shutting down")
-        if not resumes and self._context.incarnation_of(other.id) > other.incarnation:
+        # Beyond the last one, which somebody must have made up, it could not go.
+        if not resumes and MAX_INCARNATION > self._context.incarnation_of(other.id) > other.incarnation:
             raise Refusal("stale-incarnation", f"router id {other.id} is known in a later life")
 
     def _resumes(self, existing: Peering, hello: HelloBody, other: MeshIdentity) -> bool:

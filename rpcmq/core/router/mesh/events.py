@@ -16,6 +16,7 @@ from collections import Counter
 from math import inf
 
 from rpcmq.core.common.text import shorten
+from rpcmq.core.common.topic_patterns import pattern_states
 from rpcmq.core.router.actions import LogEvent
 from rpcmq.core.router.mesh.limits import DENIED
 from rpcmq.core.router.mesh.neighbour_patterns import NeighbourPatterns
@@ -39,6 +40,8 @@ _RETRY_SECONDS = 10.0
 _MAX_UNTOLD = 100
 #: Memory of a pattern, and of each of its words, beside its bytes: estimated from above, as if it shared none.
 _PATTERN_BYTES, _WORD_BYTES = 400, 400
+#: The patterns of another router can add so many times the states of one subscriber to the match of an event.
+_STATES_SHARE = 10
 
 
 class Events(MeshPart):
@@ -187,6 +190,12 @@ class Events(MeshPart):
         if held + _size_of(pattern) > settings.mesh_max_pattern_bytes:
             most = settings.mesh_max_pattern_bytes
             return f"its {len(link.patterns)} patterns take {held} bytes already; mesh.max_pattern_bytes = {most}"
+        states, most = subscriber.states, _STATES_SHARE * settings.pubsub_max_pattern_states
+        if states + pattern_states(pattern[1]) > most:
+            return (
+                f"its {len(link.patterns)} patterns can add {states} states to the match of an event already; the limit"
+                f" is {_STATES_SHARE} * pubsub.max_pattern_states = {most}"
+            )
         return ""
 
     def _unsubscribe(self, now: float, link: Link, message: bytes) -> None:

@@ -22,7 +22,7 @@ from rpcmq.core.router.mesh.peerings import as_body
 from rpcmq.core.router.mesh.process_news import ProcessNews
 from rpcmq.core.router.model import Link
 from rpcmq.errors import ProtocolError
-from rpcmq.wire import Kind, pack
+from rpcmq.wire import Kind, pack, size_of
 from rpcmq.wire.mesh_bodies import MAX_INCARNATION, MAX_NEIGHBOURS, MAX_ROUTERS, MemberBody, MembersBody
 from rpcmq.wire.query_bodies import MeshJoinQuery, MeshStateAnswer
 
@@ -34,8 +34,10 @@ _GATHER = 0.01
 _REFRESH, _FORGET = 30.0, 90.0
 #: Seconds that a router leaves to its neighbours to hear that it leaves.
 _LEAVING = 0.1
-#: Routers in one message.
-_IN_ONE_MESSAGE = 100
+#: Routers in one message: of the largest more would exceed the limit of a JSON body.
+_IN_ONE_MESSAGE = 8
+#: Turns' steps of each, and bytes of their message for one more: reading takes most of the time.
+_STEPS, _BYTES_OF_A_STEP = 20, 64
 
 
 class Members(MeshPart):
@@ -172,7 +174,7 @@ class Members(MeshPart):
         if source is None:
             return
         members = MembersBody.of(message).members
-        self._node.turns.spend(len(members))
+        self._node.turns.spend(_STEPS * len(members) + size_of(message) // _BYTES_OF_A_STEP)
         wrong = [said for said in members if not self._take(now, source, said)]
         if wrong:
             names = ", ".join(f"{each.name!r} (id {each.id})" for each in wrong[:3])
@@ -194,7 +196,8 @@ class Members(MeshPart):
         if self.table.take(now, said):
             self._add_news(now, said.id, source)
             self._learn(now, said)
-            self._tell_parts(now, said)
+            if source.link not in self._context.limits and self._links.access.knows_router(said.key):
+                self._tell_parts(now, said)
         return True
 
     def _tell_parts(self, now: float, said: MemberBody) -> None:
@@ -221,7 +224,7 @@ class Members(MeshPart):
             return True
         identity = source.identity
         changed = (identity.incarnation, identity.urls) != (said.incarnation, said.urls)
-        identity.incarnation, identity.urls, identity.key = said.incarnation, said.urls, said.key
+        identity.incarnation, identity.urls = said.incarnation, said.urls
         self._add_news(now, said.id, source)
         self._learn(now, said)
         if changed:
@@ -235,7 +238,7 @@ class Members(MeshPart):
         if said.left:
             targets.forget(said.id)
             self._context.solved(*said.urls)
-        else:
+        elif self._links.access.knows_router(said.key):
             targets.learn(now, said.id, filter(is_connect_url, said.urls), said.key)
         self._processes.changed(now)
 

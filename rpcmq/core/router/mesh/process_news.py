@@ -7,6 +7,7 @@ from dataclasses import replace
 from math import inf
 from typing import Any
 
+from rpcmq.config.values import is_connect_url
 from rpcmq.core.router.link_states import LinkState
 from rpcmq.core.router.mesh.alarm import Alarm
 from rpcmq.core.router.mesh.member_table import MemberTable
@@ -14,12 +15,15 @@ from rpcmq.core.router.mesh.neighbours import Identity
 from rpcmq.core.router.mesh.part import MeshContext
 from rpcmq.core.router.mesh.peerings import as_identity
 from rpcmq.core.router.model import Link
+from rpcmq.wire.json_body import json_bytes
 from rpcmq.wire.mesh_bodies import RoutersBody
 
 __all__ = ["ProcessNews"]
 
 #: Seconds in which changes are gathered, and processes that are told at once.
 _GATHER, _TOLD_AT_ONCE = 0.01, 500
+#: Most bytes of what processes are told, about: a WELCOME of more than 1 MiB would be refused.
+_MOST_BYTES = 256 * 1024
 
 
 class ProcessNews:
@@ -77,7 +81,7 @@ class ProcessNews:
             self._due = now + _GATHER
 
     def _routers(self) -> RoutersBody:
-        known = [identity for _, identity in sorted(self._identities().items())]
+        known = _in_bounds(self._identities(), self._context.own.id)
         self._adopts = self._adopts or len(known) > 1
         return RoutersBody(
             mesh=self._context.own.mesh,
@@ -93,10 +97,26 @@ class ProcessNews:
         found = {own.id: own}
         if context.targets.closed == "left":
             return found
-        for id in self._table.reachable(neighbours.by_id, own.id):
-            neighbour, member = neighbours.by_id.get(id), self._table.get(id)
-            if neighbour is not None and not neighbour.is_draining:
+        # A limited router is of another region: processes stay with the routers of their own.
+        unlimited = {id: each for id, each in neighbours.by_id.items() if each.link not in context.limits}
+        for id, neighbour in unlimited.items():
+            if not neighbour.is_draining:
                 found[id] = replace(neighbour.identity, name=neighbour.name)
-            elif neighbour is None and member is not None and not member.said.left:
+        for id in sorted(self._table.reachable(unlimited, own.id) - neighbours.by_id.keys()):
+            member = self._table.get(id)
+            if member is not None and not member.said.left and self._links.access.knows_router(member.said.key):
                 found[id] = as_identity(member.said)
         return found
+
+
+def _in_bounds(found: Mapping[int, Identity], own: int) -> list[Identity]:
+    """Return as many of ``found`` as fit into one message, from the first on, with the urls that can be dialled."""
+    known: dict[int, Identity] = {}
+    size_bytes = 0
+    for id, identity in found.items():
+        urls = tuple(identity.urls) if id == own else tuple(filter(is_connect_url, identity.urls))
+        size_bytes += len(json_bytes({"name": identity.name, "urls": urls, "keys": (identity.key,) * len(urls)}))
+        if size_bytes > _MOST_BYTES:
+            break
+        known[id] = replace(identity, urls=urls)
+    return [known[id] for id in sorted(known)]
