@@ -301,10 +301,10 @@ def _methods(rows: list[dict[str, Any]]) -> Table:
 
 
 def _stuck(rows: list[dict[str, Any]]) -> Table:
-    made = table("Stuck", "kind", "caller", "topic", "method", "state", "with", "which is", ">for s", ">attempt")
+    made = table("Stuck", "kind", "caller", "topic", "method", "state", "with", "which is", ">for s", ">attempt", "why")
     for row in rows:
         cells = [row[name] for name in ("kind", "caller", "topic", "method", "state", "server", "server_state")]
-        add_row(made, (*cells, f"{row['seconds']:.1f}", row["attempt"]), "red")
+        add_row(made, (*cells, f"{row['seconds']:.1f}", row["attempt"], row.get("why", "")), "red")
     return made
 
 

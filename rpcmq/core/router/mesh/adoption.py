@@ -75,6 +75,7 @@ class Adoption(MeshPart):
         context.displace = self.witness.displace
         dispatch.adopts = self.adopts
         dispatch.asked_for = self._queue
+        context.roundrobin.asked = self._asked.values
         dispatch.casts.adopts = self.adopts
         context.roundrobin.outlives = self.outlives
         dispatch.departures.asks = self.asks_again

@@ -5,6 +5,8 @@ A consumer is on a roll by its origin, which is another one in its next life: th
 
 from __future__ import annotations
 
+from itertools import islice
+
 from rpcmq.core.router.mesh.fences import PlaceKey, name_of
 from rpcmq.core.router.mesh.places import Tag
 from rpcmq.core.router.mesh.searches import Patience, Search
@@ -15,6 +17,8 @@ from rpcmq.wire.consumer_name import NOBODY, ConsumerName
 
 __all__ = ["Asked", "Question", "Roll"]
 
+#: Most consumers that are looked at, and named, to say for whom a message waits.
+_LOOKED_AT, _NAMED = 100, 3
 #: Origin of each consumer that could have had a message -> for people, its identity and the router it was known at.
 Roll = dict[bytes, tuple[str, str]]
 
@@ -29,11 +33,11 @@ class Question:
         roll: those who could have had one.
         told: ids of the other routers that have said which consumers they know.
         asked: the messages that are still asked for, by key.
-        until: it is given up then (monotonic seconds).
+        put_at, until: when it is put, and given up (monotonic seconds).
         sought: the consumer that has left with the messages; None: it may be anybody.
     """
 
-    __slots__ = ("asked", "is_call", "number", "place", "roll", "sought", "told", "until")
+    __slots__ = ("asked", "is_call", "number", "place", "put_at", "roll", "sought", "told", "until")
 
     def __init__(
         self,
@@ -47,6 +51,7 @@ class Question:
         self.number = number
         self.place = place
         self.is_call = is_call
+        self.put_at = now
         self.until = now + patience.seconds
         self.sought = sought
         self.roll: Roll = {}
@@ -93,6 +98,16 @@ class Asked:
         """The consumers that have not said anything."""
         roll = self.question.roll | self.roll if self.question is not None else self.roll
         return {origin: name for origin, name in roll.items() if origin not in self.promised}
+
+    def why(self, now: float) -> str:
+        """Say for whom it waits. There may be thousands: only as many are looked at as are named."""
+        question = self.question
+        if question is None:
+            return "about to be asked for"
+        some = self.roll | dict(islice(question.roll.items(), _LOOKED_AT))
+        silent = [name for origin, name in some.items() if origin not in self.promised][:_NAMED]
+        names = ", ".join(f"{name}, which was at router {router}" if router else name for name, router in silent)
+        return f"asked for {now - question.put_at:.1f} s ago: no word from {names or 'another router, or consumer'}"
 
     def why_lost(self) -> str:
         """Say why it is given up: somebody may have started it, and does not say."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from struct import Struct
 from struct import error as StructError
 
@@ -16,6 +16,7 @@ from rpcmq.core.router.roundrobin.dispatch import Dispatch
 from rpcmq.core.router.roundrobin.drain_end import fail_unfinished_calls
 from rpcmq.core.router.roundrobin.purge import Controls
 from rpcmq.core.router.roundrobin.registrations import Registrations
+from rpcmq.core.router.roundrobin.stuck import AskedFor
 from rpcmq.errors import ProtocolError
 from rpcmq.wire import Flag, Kind
 from rpcmq.wire.bodies import MESH_TYPE
@@ -31,6 +32,8 @@ class RoundRobin(NodeType):
 
     #: Whether another router asks for a call that runs when this one has gone: (link of the caller, request).
     outlives: Callable[[Link, Request], bool] = staticmethod(lambda link, request: False)
+    #: The messages that may have been started, and that other routers are asked for.
+    asked: Callable[[], Collection[AskedFor]] = staticmethod(lambda: ())
 
     def __init__(self, context: NodeContext) -> None:
         self._context = context
@@ -69,7 +72,7 @@ class RoundRobin(NodeType):
             "calls": lambda now: views.calls(links, now),
             "methods": lambda now: views.methods(directory, now),
             "dropped": lambda now: views.dropped(drops, now),
-            "stuck": lambda now: views.stuck(directory, links, now),
+            "stuck": lambda now: views.stuck(directory, links, now, self.asked()),
         }
         self.controls = Controls(context, requests).table
 

@@ -5,9 +5,9 @@ A handler that takes long is not stuck while its process answers others, or it s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from heapq import heappush, heappushpop
-from typing import Any
+from typing import Any, Protocol
 
 from rpcmq.core.router.directory import Directory
 from rpcmq.core.router.link_table import LinkTable
@@ -16,7 +16,7 @@ from rpcmq.core.router.steps import Steps
 from rpcmq.core.router.waiting_queue import Queue
 from rpcmq.wire import ORIGIN_OF_KEY
 
-__all__ = ["STUCK_SECONDS", "count_stuck", "stuck_rows"]
+__all__ = ["STUCK_SECONDS", "AskedFor", "asked_rows", "count_stuck", "state_of", "stuck_rows"]
 
 #: From here on a call or delivery without progress is called stuck.
 STUCK_SECONDS = 10.0
@@ -27,6 +27,15 @@ _TOPICS, _MESSAGES = 50, 500
 _Rows = tuple[list[dict[str, Any]], int]
 #: Gets each message that is stuck, with the time of its last progress.
 _Found = Callable[[Request, float], None]
+
+
+class AskedFor(Protocol):
+    """A message that may have been started, and that others are asked for."""
+
+    request: Request
+
+    def why(self, now: float) -> str:
+        """Say for whom it waits."""
 
 
 def count_stuck(directory: Directory, now: float) -> Steps[int]:
@@ -114,16 +123,31 @@ def _waiting(topic: Topic, limit: float, found: _Found) -> Steps[None]:
             yield
 
 
-def _row(links: LinkTable, request: Request, since: float, now: float) -> dict[str, Any]:
+def _row(links: LinkTable, request: Request, since: float, now: float, why: str = "") -> dict[str, Any]:
     caller, consumer = links.by_origin(request.key[ORIGIN_OF_KEY]), request.consumer
     return {
         "kind": "call" if request.is_call else "cast",
         "caller": caller.identity if caller is not None else None,
         "topic": request.destination.name,
         "method": request.destination.method,
-        "state": "queued" if consumer is None else "in flight",
+        "state": state_of(request),
         "server": consumer.link.identity if consumer is not None else None,
         "server_state": consumer.link.state.value if consumer is not None else None,
         "seconds": round(now - since, 3),
         "attempt": request.attempts,
+        "why": why,
     }
+
+
+def asked_rows(links: LinkTable, asked: Iterable[AskedFor], now: float) -> Iterator[dict[str, Any]]:
+    """A row for each message that is ``asked`` for, with the consumers that it waits for."""
+    for each in asked:
+        yield _row(links, each.request, each.request.received_at, now, each.why(now))
+
+
+def state_of(request: Request) -> str:
+    """Return the state of ``request``, which has not ended, for people."""
+    if request.consumer is not None:
+        return "in flight"
+    queue = request.queue
+    return "asked" if queue is not None and queue is not request.destination.queue else "queued"

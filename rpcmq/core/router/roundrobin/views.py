@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from heapq import heappush, heappushpop, nlargest
 from itertools import islice
 from operator import itemgetter
@@ -13,7 +13,7 @@ from rpcmq.core.router.directory import Directory
 from rpcmq.core.router.link_table import LinkTable
 from rpcmq.core.router.method_statistics import Statistics
 from rpcmq.core.router.model import Consumer, Link, Request, Topic
-from rpcmq.core.router.roundrobin.stuck import stuck_rows
+from rpcmq.core.router.roundrobin.stuck import AskedFor, asked_rows, state_of, stuck_rows
 from rpcmq.core.router.view_rows import MAX_ROWS, SMALL, View, made, rows_of
 from rpcmq.core.router.waiting_queue import Queue
 from rpcmq.errors import Outcome
@@ -72,10 +72,11 @@ def named_outcomes(outcomes: Mapping[int, int]) -> dict[str, int]:
     return {_OUTCOMES.get(number, f"outcome {number}"): count for number, count in outcomes.items()}
 
 
-def stuck(directory: Directory, links: LinkTable, now: float) -> View:
-    """Calls and deliveries without progress, the longest first."""
+def stuck(directory: Directory, links: LinkTable, now: float, asked: Collection[AskedFor]) -> View:
+    """Calls and deliveries without progress, the longest first, and the messages that are ``asked`` for."""
     rows, total = yield from stuck_rows(directory, links, now, MAX_ROWS)
-    return rows_of("stuck", rows, total)
+    rows += asked_rows(links, islice(asked, MAX_ROWS - len(rows)), now)
+    return rows_of("stuck", rows, total + len(asked))
 
 
 def dropped(drops: Drops, now: float) -> View:
@@ -151,7 +152,7 @@ def _call(link: Link, request: Request, now: float) -> dict[str, Any]:
         "method": request.destination.method,
         "seconds": round(now - request.received_at, 3),
         "server": request.consumer.link.identity if request.consumer else None,
-        "state": "queued" if request.consumer is None else "in flight",
+        "state": state_of(request),
         "attempt": request.attempts,
     }
 
