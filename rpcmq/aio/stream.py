@@ -76,7 +76,8 @@ class Stream(Items):
             self._process.cancel(call)
 
     def __del__(self) -> None:
-        # Garbage is collected in whatever thread happens to notice it.
-        call = self._call
+        # Garbage is collected in whatever thread happens to notice it; the handler of a signal may have interrupted the
+        # making of this.
+        call = getattr(self, "_call", None)
         if call is not None and not call.done and not self._process.connection.abandoned:
             self._process.cancel_soon(call)

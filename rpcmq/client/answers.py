@@ -114,6 +114,8 @@ class Stream(Items):
             self._process.cancel(call)
 
     def __del__(self) -> None:
-        # Garbage is collected in whatever thread happens to notice it.
-        if self._call is not None and not self._call.done and not self._process.connection.abandoned:
-            self._process.cancel_soon(self._call)
+        # Garbage is collected in whatever thread happens to notice it; the handler of a signal may have interrupted the
+        # making of this.
+        call = getattr(self, "_call", None)
+        if call is not None and not call.done and not self._process.connection.abandoned:
+            self._process.cancel_soon(call)

@@ -7,7 +7,9 @@ from typing import Any
 import gevent
 import pytest
 
+import rpcmq.aio.stream
 from rpcmq.client import Client
+from rpcmq.client.answers import Stream
 from rpcmq.core.process.calls import STREAM_WINDOW
 from rpcmq.errors import CallTimeout, RemoteError, UnknownMethod
 from rpcmq.payload import AllowList, Codec, Format
@@ -244,3 +246,8 @@ def test_threads_take_turns_at_a_stream(client, serve):
     pool = gevent.get_hub().threadpool
     assert [next(items) if n % 2 else pool.apply(next, (items,)) for n in range(40)] == list(range(40))
     assert list(items) == []
+
+
+@pytest.mark.parametrize("kind", [Stream, rpcmq.aio.stream.Stream])
+def test_a_stream_whose_making_a_signal_has_interrupted_can_be_collected(kind: Any) -> None:
+    kind.__new__(kind).__del__()
