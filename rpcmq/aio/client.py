@@ -15,6 +15,7 @@ from rpcmq.client.middleware import OutgoingRequest
 from rpcmq.client.options import CallOptions, Defaults
 from rpcmq.client.retry import Retry
 from rpcmq.client.sender import Target
+from rpcmq.client.shared_client import refuse_beside_a_client
 from rpcmq.client.shown_names import shown_as
 from rpcmq.client.stubs import StubOptions, make_stub
 from rpcmq.client.verbs import flags_of
@@ -74,12 +75,10 @@ class Client(EventVerbs):
             return
         if not isinstance(client, PlainClient) or not isinstance(client.shell, ThreadShell):
             raise UsageError(f"client must be an rpcmq.Client that lives in plain threads, not {short_repr(client)}")
-        given = {
+        refuse_beside_a_client({
             "router": router, "identity": identity, "exceptions": exceptions, "codec": codec, "options": options,
             "topic_options": topic_options, "middleware": middleware or None, **settings,
-        }  # fmt: skip
-        if others := [name for name, value in given.items() if value is not None]:
-            raise UsageError(f"give {', '.join(others)} to the client that is shared, or leave out client")
+        })  # fmt: skip
         super().__init__(client, client.pipeline.middleware, client.pipeline.defaults, True)
 
     async def call(

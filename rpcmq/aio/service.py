@@ -8,7 +8,7 @@ import socket
 from collections.abc import Callable, Sequence
 from contextvars import copy_context
 from functools import partial
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 from rpcmq.aio.bridge import ThreadPool, running_loop
 from rpcmq.aio.client import Client
@@ -19,7 +19,9 @@ from rpcmq.client.methods import check_endpoint
 from rpcmq.client.router_consumers import RouterConsumers
 from rpcmq.client.router_links import ServingLink
 from rpcmq.client.served_methods import ServedMethods, check_context
+from rpcmq.client.shared_client import refuse_beside_a_client
 from rpcmq.client.verbs import ClientVerbs
+from rpcmq.config import ConnectionSettings
 from rpcmq.errors import UsageError
 from rpcmq.payload.bounded_text import short_repr
 from rpcmq.wire import Address
@@ -38,7 +40,8 @@ class Service:
     Args:
         topic, endpoint, host, router, identity, exchange, context, drain_seconds, direct, group, settings: as for
             :class:`rpcmq.Service`.
-        client: serve over the connection of this :class:`rpcmq.aio.Client` rather than one of its own.
+        client: serve over the connection of this :class:`rpcmq.aio.Client` rather than one of its own;
+            then neither router, identity nor settings are given.
         concurrency: how many requests run at once; more wait in the router. So many threads run plain methods.
 
     Raises:
@@ -61,12 +64,14 @@ class Service:
         drain_seconds: float = 30.0,
         direct: bool = False,
         group: str = "",
-        **settings: Any,
+        **settings: Unpack[ConnectionSettings],
     ) -> None:
         check_context(context)
         check_endpoint(endpoint, may_be_async=True)
         if client is not None and not isinstance(client, Client):
             raise UsageError(f"client must be an rpcmq.aio.Client, not {short_repr(client)}")
+        if client is not None:
+            refuse_beside_a_client({"router": router, "identity": identity, **settings})
         self._own_client = client is None
         self.client = Client(router, identity, **settings) if client is None else client
         self.endpoint = endpoint

@@ -10,6 +10,7 @@ from typing import Any, Self
 from rpcmq.client.methods import check_endpoint
 from rpcmq.client.router_consumers import new_consumer
 from rpcmq.client.served_methods import ServedMethods, check_context
+from rpcmq.client.shared_client import refuse_beside_a_client
 from rpcmq.client.shown_names import shown_as
 from rpcmq.client.verbs import ClientVerbs
 from rpcmq.errors import UsageError
@@ -29,7 +30,7 @@ class BaseService(ABC):
 
     Args:
         client: the connection to serve over; None: one of its own, as ``_new_client`` makes it.
-        settings: for that.
+        settings: for that; nothing where ``client`` is given.
         topic, endpoint, host, exchange, concurrency, context, drain_seconds, direct, group: as for
             :class:`rpcmq.Service`.
 
@@ -56,6 +57,7 @@ class BaseService(ABC):
         check_endpoint(endpoint)
         if client is not None:
             self._check_client(client)
+            refuse_beside_a_client(settings)
         self._own_client = client is None
         self.client = self._new_client(settings) if client is None else client
         self.shell = self.client.shell

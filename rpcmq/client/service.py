@@ -33,7 +33,8 @@ class Service(BaseService):
         host: name of this server: ``"<topic>.<host>"`` is its own topic. Default: the host's name.
         router: url of the router, or of several: it is registered at each of them. Default: as for :class:`Client`.
         identity: name of this process; default as for :class:`Client`.
-        client: serve over this client's connection rather than one of its own.
+        client: serve over this client's connection rather than one of its own; then neither router, identity nor
+            settings are given.
         exchange: namespace of the topic; default: the client's.
         concurrency: how many requests run at once; more wait in the router. Default: 64 greenlets, or 16 threads.
         context: class with ``from_dict()`` that request contexts are made into; default: plain dict.

@@ -136,6 +136,8 @@ def test_a_client_of_threads_shares_its_connection(router, serve, run):
     assert in_thread(shared.call, None, "compute", message("add", a=2)) == 2
     with pytest.raises(UsageError, match="give router to the client that is shared"):
         aio.Client(router.url, client=shared)
+    with pytest.raises(UsageError, match="give identity, timout to the client that is shared"):
+        aio.Service("x", Compute(), client=aio.Client(client=shared), identity="y", timout=5)  # type: ignore[call-arg]
     in_thread(shared.close)
 
 

@@ -85,6 +85,16 @@ def test_a_service_over_no_client_is_refused(kind: Any) -> None:
             kind.Service("q", Compute(), client=wrong)
 
 
+@KINDS
+def test_a_service_over_a_client_has_no_connection_of_its_own(kind: Any) -> None:
+    client = kind.Client(NOWHERE)
+    for given in ({"router": "tcp://127.0.0.1:2"}, {"identity": "node-7"}, {"timout": 5}):
+        (name,) = given
+        with pytest.raises(UsageError, match=f"give {name} to the client that is shared, or leave out client"):
+            kind.Service("q", Compute(), client=client, **given)
+    client.close(0)
+
+
 def test_a_client_of_plain_threads_is_not_put_into_gevent(monkeypatch) -> None:
     with pytest.raises(ConfigError, match=r"shell = 'gevent': a client of rpcmq.threads lives in a plain thread"):
         rpcmq.threads.Client(NOWHERE, shell="gevent")

@@ -139,6 +139,8 @@ async def tasks(client: aio.Client) -> None:
     assert_type(await client.notify(None, "a.b", 1), int | None)
     await client.publish(None, "a.b", 1, confirmed=True)  # type: ignore[call-overload]
     aio.Client(timout=5)  # type: ignore[call-arg]
+    aio.Service("compute", Compute("kvm"), concurrency=3, host="node-7", key_file="k")
+    aio.Service("compute", Compute("kvm"), concurency=3)  # type: ignore[call-arg]
     assert_type(await aio.stub(AsyncCompute, "compute").reboot(None, "i-1"), str)
     await aio.call(None, "compute", message, timout=5)  # type: ignore[call-arg]
     assert_type(await aio.fanout_cast(None, "compute", message, confirm=True), int)
