@@ -31,6 +31,8 @@ from tests.client.endpoints import Compute
 from tests.keys import Folder
 
 ROUTE = b"dial:1"
+#: Of a connection that is refused.
+REFUSED = b"dial:refused"
 HELLO = control(Kind.HELLO, {"identity": "a", "queue_type": "roundrobin", "versions": [1]})
 PING = pack(Kind.HEARTBEAT)
 
@@ -108,10 +110,17 @@ class DialingRouter:
 
     def check_lost_once(self, why: str) -> None:
         eventually(lambda: "lost" in self.told, what="lost")
-        gevent.sleep(0.05)
+        reason = self.engine.reasons[-1]
+        self.settle()
         assert self.told.count("lost") == 1
-        assert why in self.engine.reasons[-1]
+        assert why in reason
         self.check_nothing_left()
+
+    def settle(self) -> None:
+        """Have another connection refused: what was under way before is told by then."""
+        self.dial("tcp://127.0.0.1:1", route=REFUSED)
+        eventually(lambda: ("lost", REFUSED) in self.engine.told, what="the end of a refused connection")
+        self.engine.told.remove(("lost", REFUSED))
 
     def check_nothing_left(self) -> None:
         dialed = self.shell._dialed
@@ -204,7 +213,7 @@ def test_the_engine_may_disconnect_and_hears_nothing_more_of_it(a, dialing):
     a.act(Disconnect(ROUTE))
     # What was sent before leaves first: its link ends, and is not away.
     eventually(lambda: theirs.state.value == "ended")
-    gevent.sleep(0.05)
+    a.settle()
     assert a.told == ["connected"]
     a.check_nothing_left()
 
