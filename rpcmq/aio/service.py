@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import copy_context
 from functools import partial
 from typing import Any, Self, Unpack
@@ -68,10 +68,8 @@ class Service:
     ) -> None:
         check_context(context)
         check_endpoint(endpoint, may_be_async=True)
-        if client is not None and not isinstance(client, Client):
-            raise UsageError(f"client must be an rpcmq.aio.Client, not {short_repr(client)}")
         if client is not None:
-            refuse_beside_a_client({"router": router, "identity": identity, **settings})
+            _check_client(client, {"router": router, "identity": identity, **settings})
         self._own_client = client is None
         self.client = Client(router, identity, **settings) if client is None else client
         self.endpoint = endpoint
@@ -194,6 +192,12 @@ class Service:
 
     async def __aexit__(self, *exc: object) -> None:
         await self.stop()
+
+
+def _check_client(client: Client, given: Mapping[str, Any]) -> None:
+    if not isinstance(client, Client):
+        raise UsageError(f"client must be an rpcmq.aio.Client, not {short_repr(client)}")
+    refuse_beside_a_client(given)
 
 
 def _at_each_router(
