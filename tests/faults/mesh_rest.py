@@ -57,9 +57,10 @@ def _of_parts(router: Router) -> Iterator[str]:
                     if consumer.in_flight:
                         yield f"{len(consumer.in_flight)} with router {consumer.link.identity}"
         elif isinstance(part, Hosting):
-            for name in ("_refusing", "_tickets", "_rooms"):
-                if any(getattr(part, name).values()):
-                    yield f"hosting: {name} {getattr(part, name)}"
+            rooms = part._rooms
+            for name, table in {"refusing": part._refusing, "tickets": rooms._tickets, "rooms": rooms._rooms}.items():
+                if any(table.values()):
+                    yield f"hosting: {name} {table}"
         elif isinstance(part, Adoption):
             if part._asked or part._questions or len(part._queue):
                 yield f"adoption: {len(part._asked)} asked, {len(part._questions)} questions, {len(part._queue)} wait"

@@ -91,6 +91,7 @@ class Hosting(MeshPart):
             link.counters["forged origin"] += 1
             if not flags & _FANOUT:
                 # Not an error: where a process has just gone on elsewhere, it is taken in a moment.
+                self._rooms.rest(now, link, destination.server or destination.topic)
                 self._send_back(link, Kind.BUSY, destination, key, form >> 8)
             return
         if flags & _FANOUT:

@@ -23,6 +23,9 @@ __all__ = ["Rooms"]
 _KEPT, _HELD = 1.0, 0.1
 #: Most room of one owner for one place, and most places of which it is known that it did not use room.
 _MOST_ROOM, _MOST_UNUSED = 4096, 1000
+#: For so long an owner gets no room for a place of which it has brought what cannot be taken yet (seconds): with free
+#: consumers there it would bring the same again at once, and get it back, without end.
+_REST = 0.1
 #: Tickets for places that nobody consumes any more are looked for so often (seconds).
 _SWEPT = 10.0
 
@@ -38,6 +41,8 @@ class Rooms:
         self._rooms: dict[Link, dict[Place, deque[Room]]] = {}
         #: Places for which an owner had room and did not use it, until it does.
         self._unused: dict[Link, dict[Place, None]] = {}
+        #: Owners that get no room for a place for a moment: until when, and how much they want then.
+        self._resting: dict[tuple[Link, Place], tuple[float, int]] = {}
         #: Places of which an owner uses room again.
         self._to_serve: dict[Place, None] = {}
         self._next_look = 0.0
@@ -57,10 +62,18 @@ class Rooms:
         if kept and (count or now - kept[0].since > _HELD):
             self._note_unused(link, place)
         self._take_back_room(now, link, place)
-        if count:
+        if self._requests.draining:
+            return  # what waits goes elsewhere when this router has gone; until then nothing is taken
+        if (resting := self._resting.get((link, place))) is not None:
+            self._resting[link, place] = resting[0], count
+        elif count:
             self._tickets.setdefault(place, {})[link] = Ticket(link, count, self._requests.last_number)
             self._next_sweep = min(self._next_sweep, now + _SWEPT)
             self._serve(now, place)
+
+    def rest(self, now: float, link: Link, place: Place) -> None:
+        """``link`` has brought what cannot be taken yet: it gets no room for ``place`` for a moment."""
+        self._resting[link, place] = now + _REST, 0
 
     def take(self, link: Link, place: Place) -> Consumer | None:
         """Take room that is kept for ``link``; None if there is none."""
@@ -89,6 +102,8 @@ class Rooms:
             self._take_back_room(now, link, place)
         self._rooms.pop(link, None)
         self._unused.pop(link, None)
+        for resting in [each for each in self._resting if each[0] is link]:
+            del self._resting[resting]
 
     def _serve(self, now: float, place: Place) -> None:
         """Give room to the owners that wait for ``place``, the oldest first, while nobody here waits."""
@@ -165,6 +180,10 @@ class Rooms:
             for place in [place for place in self._tickets if not place.consumers]:
                 del self._tickets[place]
             self._next_sweep = now + _SWEPT if self._tickets else inf
+        for (link, of), (until, count) in list(self._resting.items()):
+            if until <= now:
+                del self._resting[link, of]
+                self.want(now, link, of, count)
         if not self._to_serve and (not self._next_look or now < self._next_look):
             return
         self._next_look = 0.0
@@ -202,7 +221,8 @@ class Rooms:
 
     def next_deadline(self) -> float:
         """The time at which unused room or tickets are looked for (monotonic seconds)."""
-        return 0.0 if self._to_serve else min(self._next_look or inf, self._next_sweep)
+        due = 0.0 if self._to_serve else min(self._next_look or inf, self._next_sweep)
+        return min(due, *(until for until, _ in self._resting.values())) if self._resting else due
 
 
 def _pick(place: Place) -> Consumer | None:

@@ -88,3 +88,15 @@ def test_a_process_that_has_come_from_elsewhere_may_have_left_messages_there(net
     bring(net, its_origin, Kind.CAST)
     assert net.link(traveller).origin == its_origin
     assert (forged(net), got(net)) == (0, 1)
+
+
+def test_what_a_process_that_has_just_gone_sends_elsewhere_waits_for_a_moment_and_is_taken(net: MeshNetwork) -> None:
+    api = net.process("api", router="a")
+    net.advance(0.5)
+    api.move("b", is_noticed=False)
+    call = api.request("compute", "m", ttl=30)
+    assert call.ends == [] and got(net) == 0
+    assert forged(net) == 1, "it is not sent to and fro meanwhile"
+    net.advance(4.0)
+    assert got(net) == 1
+    assert forged(net) < 40

@@ -73,3 +73,18 @@ def test_a_consumer_that_leaves_a_router_that_drains_is_not_lost(net: MeshNetwor
     assert call.ends == [], "its owner asks for it"
     (where,) = [message for message in node.inbox if message.kind == Kind.WHERE]
     assert where.payload[:20] == request.key
+
+
+def test_a_router_that_drains_is_offered_a_request_once_and_it_goes_elsewhere_when_it_has_gone(
+    net: MeshNetwork,
+) -> None:
+    api, node = net.process("api", router="b"), net.process("node", router="a")
+    node.register("compute")
+    net.advance(1.0)
+    net.router_of("a").begin_drain(net.now)
+    call = api.request("compute", "m", ttl=30)  # it would go to and fro for as long as the drain lasts
+    assert call.ends == [] and not any(message.kind == Kind.REQUEST for message in node.inbox)
+    node.move("c")
+    node.register("compute")
+    net.advance(1.0)
+    assert node.take(Kind.REQUEST).key == call.key
