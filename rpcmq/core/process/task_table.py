@@ -272,7 +272,7 @@ class TaskTable:
         key = message[KEY]
         for registration in self.registrations.values():
             task = registration.running.get(key)
-            if task is not None:
+            if task is not None and task.is_call:  # not the copy of it that one of our groups has
                 return task
         return None
 

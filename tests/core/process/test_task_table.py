@@ -235,6 +235,16 @@ def test_cancel_and_grant_reach_the_task(process):
     assert process.uplink.discarded == {"length": 1}
 
 
+def test_a_cancel_is_of_the_call_and_not_of_the_copy_that_a_group_here_has(process):
+    process.register(0, group="audit")
+    process.register(1)
+    copy = process.deliver(Kind.CAST, key=b"k" * 20)
+    call = process.deliver(key=b"k" * 20, consumer=1)
+    assert copy is not None and call is not None
+    process.router(pack(Kind.CANCEL, key=b"k" * 20))
+    assert (copy.state, call.state) == (TaskState.RUNNING, TaskState.CANCELLED)
+
+
 def test_items_use_up_grants_and_signs_of_life_do_not(process):
     process.register(0)
     task = process.deliver(attempt=1)
