@@ -3,17 +3,36 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from typing import Protocol
 
 from rpcmq.drill.history import Event
 from rpcmq.drill.promises import Violation
 from rpcmq.drill.verdict import Verdict
 from rpcmq.drill.work import Work
+from tests.faults.mesh_copy_checks import CopyChecks
+from tests.faults.mesh_event_checks import EventChecks
+from tests.faults.mesh_stream_checks import StreamChecks
 
 __all__ = ["MeshChecker"]
 
 _RESULTS = ("ok", "remote_error")
+_LOST, _LATE = ("link_lost", "LinkLost"), ("timeout", "CallTimeout")
 #: Ends of calls that the guarantees allow where several things fail at a time.
-_ENDS = (*_RESULTS, "link_lost", "LinkLost", "timeout", "CallTimeout", "no_consumer")
+_ENDS = (*_RESULTS, *_LOST, *_LATE, "no_consumer")
+#: A timeout of more seconds than this leads to a result wherever one thing fails at a time.
+_AMPLE = 100.0
+#: A call ends so many seconds after its timeout at the latest; the clock of a run goes in steps of a tenth.
+_GRACE, _STEP = 0.5, 0.1
+
+
+class Part(Protocol):
+    """Checks one kind of promise."""
+
+    def see(self, event: Event) -> None:
+        """The next event."""
+
+    def finish(self) -> None:
+        """The history is complete."""
 
 
 class MeshChecker:
@@ -36,21 +55,32 @@ class MeshChecker:
         self._servers: dict[str, str] = {}
         #: The latest message that each consumer has started, by sender, verb, topic and server.
         self._latest: dict[tuple[str, ...], str] = {}
+        #: The seconds for which each process was stopped, by its place.
+        self._stopped: defaultdict[str, float] = defaultdict(float)
+        self._parts: tuple[Part, ...] = (
+            CopyChecks(self._violated, is_stable),
+            StreamChecks(self._violated),
+            EventChecks(self._violated),
+        )
 
     def see(self, event: Event) -> None:
         """The next event."""
         handler = getattr(self, f"_on_{event.what}", None)
         if handler is not None:
             handler(event)
+        for part in self._parts:
+            part.see(event)
 
     def _violated(self, check: str, text: str) -> None:
         self.verdict.violations.append(Violation(check, text))
 
     def _on_submit(self, event: Event) -> None:
+        self.verdict.submitted[event.fields["verb"]] += 1
+        if event.fields["verb"] == "event":
+            return
         self._works[event.id] = Work(event)
         self._numbers[event.id] = len(self._numbers)
         self._servers[event.id] = event.fields.get("server", "")
-        self.verdict.submitted[event.fields["verb"]] += 1
 
     def _work(self, event: Event) -> Work | None:
         work = self._works.get(event.id)
@@ -64,6 +94,8 @@ class MeshChecker:
             return
         if event.fields["topic"] != work.topic:
             self._violated("misrouted", f"{event.id} is for {work.topic!r}, and was run for {event.fields['topic']!r}")
+        if event.fields.get("group") or work.verb == "fanout":
+            return  # a copy
         if work.starts and not work.idempotent:
             at, first, _ = work.starts[-1]
             self.verdict.doubled += 1
@@ -74,6 +106,7 @@ class MeshChecker:
         work.starts.append((event.at, event.process, event.fields.get("attempt", 0)))
         if self._is_stable:
             self._is_in_order(event, work)
+            self._is_in_time(event, work)
 
     def _is_in_order(self, event: Event, work: Work) -> None:
         name = event.process, work.caller, work.verb, work.topic, self._servers[event.id]
@@ -81,6 +114,12 @@ class MeshChecker:
         if self._numbers[before] > self._numbers[event.id]:
             self._violated("order", f"{event.process} has started {event.id} of {work.caller} after {before}")
         self._latest[name] = event.id
+
+    def _is_in_time(self, event: Event, work: Work) -> None:
+        if work.ended_at is not None and work.verb != "cast" and event.at > work.ended_at + _STEP:
+            self._violated(
+                "started late", f"{event.process} has started {event.id} at {event.at:.3f}, {work.outcome} before"
+            )
 
     def _on_end(self, event: Event) -> None:
         work = self._work(event)
@@ -93,23 +132,49 @@ class MeshChecker:
             self._violated("ended twice", f"{event.id} ended with {work.outcome}, and again with {outcome}")
             return
         work.ended_at, work.outcome = event.at, outcome
-        if work.verb == "call":
+        if work.verb in ("call", "stream"):
             self.verdict.ended[outcome] += 1
             if outcome in _RESULTS and not work.starts:
                 self._violated("answered by nobody", f"{event.id} has a result, and was never started")
-        allowed = _RESULTS if self._is_gentle else _ENDS
-        if outcome not in allowed:
+            self._is_overdue(event, work)
+        if outcome != "cancelled" and outcome not in self._allowed(work):
             self._violated("no result", f"{work.verb} {event.id} of {work.caller} ended with {outcome}")
+
+    def _allowed(self, work: Work) -> tuple[str, ...]:
+        """The ends that ``work`` may have, unless its caller gives up."""
+        if not self._is_gentle:
+            return _ENDS
+        allowed: tuple[str, ...] = _RESULTS
+        if work.verb == "stream" and not self._is_stable:
+            allowed += _LOST  # nobody goes on with those of another router
+        if work.timeout is not None and work.timeout < _AMPLE:
+            allowed += _LATE
+        return allowed
+
+    def _is_overdue(self, event: Event, work: Work) -> None:
+        if work.verb == "stream" or work.timeout is None:
+            return
+        late = event.at - work.submitted_at - work.timeout - _GRACE - 2 * _STEP
+        held_up = self._stopped[work.caller.partition("#")[0]]
+        if late > held_up + (_GRACE if held_up else 0.0):
+            self._violated("overdue", f"{work.verb} {event.id} ended {late:.3f} s after its timeout")
 
     def _on_fault(self, event: Event) -> None:
         if event.id == "kill":
             self._dead.add(event.fields["target"])
+        elif event.id == "stop":
+            self._stopped[event.fields["target"]] -= event.at
+
+    def _on_healed(self, event: Event) -> None:
+        if event.id == "stop":
+            self._stopped[event.fields["target"]] += event.at
 
     def finish(self) -> Verdict:
         """Check the complete history for missing events."""
         unrun: defaultdict[str, list[str]] = defaultdict(list)
         for id, work in self._works.items():
-            if work.waits and work.ended_at is None and work.caller.partition("#")[0] not in self._dead:
+            waits = work.waits or work.verb == "stream"
+            if waits and work.ended_at is None and work.caller.partition("#")[0] not in self._dead:
                 self._violated("never ended", f"{work.verb} {id} of {work.caller} has never ended")
             if work.verb == "cast" and not work.starts:
                 unrun[work.caller].append(id)
@@ -117,4 +182,6 @@ class MeshChecker:
             self.verdict.lost += len(ids)
             if self._is_gentle:
                 self._violated("lost", f"nobody ran the casts {', '.join(ids)} of {caller}")
+        for part in self._parts:
+            part.finish()
         return self.verdict

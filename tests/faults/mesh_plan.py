@@ -8,10 +8,11 @@ started twice, and each call ends.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 from rpcmq.core.router.settings import Settings
+from tests.faults.mesh_extras import PATTERNS, events_of, graceful_fault, operations_of, seconds_of
 from tests.faults.plan import Fault, Operation, Plan, Step
 
 __all__ = ["MESH_FAULTS", "MeshPlan", "mesh_plan_of"]
@@ -36,12 +37,19 @@ class MeshPlan(Plan):
     Attributes:
         routers: the names of the routers.
         homes: the router at which each process begins, by its place.
+        groups: (place, topic, group): registrations beside those that each service has.
+        mail_at: seconds until the first service serves the topic "mail", which the first caller declares; None: nobody
+            does either.
+        patterns: of each process that publishes and subscribes.
         is_gentle: whether there is one fault at a time, and all processes live.
     """
 
     routers: str = "abc"
     homes: tuple[tuple[str, str], ...] = ()
     is_gentle: bool = True
+    groups: tuple[tuple[str, str, str], ...] = ()
+    mail_at: float | None = None
+    patterns: tuple[tuple[str, ...], ...] = ()
 
     @property
     def has_faults(self) -> bool:
@@ -49,18 +57,55 @@ class MeshPlan(Plan):
         return any(isinstance(step, Fault) for _, step in self.steps)
 
 
-def mesh_plan_of(seed: int, faults: tuple[str, ...] = MESH_FAULTS, mode: str = "", operations: int = 12) -> MeshPlan:
+def mesh_plan_of(
+    seed: int, faults: tuple[str, ...] = MESH_FAULTS, mode: str = "", operations: int = 12, is_plain: bool = False
+) -> MeshPlan:
     """The plan that follows from ``seed``.
 
     Args:
         faults: the kinds that may occur; processes are killed only where faults overlap.
         mode: quiet, gentle (one fault at a time) or rough; empty: any.
         operations: about how many messages are sent around each fault.
+        is_plain: whether there are calls and casts only, and nothing happens in good order.
     """
-    rng = Random(seed)
+    rng, extra = Random(seed), Random(f"more of {seed}")
     routers = _NAMES[: rng.choices((3, 4, 5, 7), (12, 3, 2, 1))[0]]
     callers, services = rng.randint(1, 3), rng.randint(1, 3)
-    settings = Settings(
+    settings = _settings(rng)
+    places = [f"c{n}" for n in range(callers)] + [f"s{n}" for n in range(services)]
+    homes = [(place, rng.choice(routers)) for place in places]
+    drawn = rng.choices(("quiet", "gentle", "rough"), (1, 6, 3))[0]
+    mode = mode or drawn
+    if mode == "rough" and faults is MESH_FAULTS:
+        faults += _DEADLY
+    publishers = 0 if is_plain else extra.randint(1, 3)
+    steps: list[Step] = []
+    at, number = 2.0, 0
+    for _ in range(rng.randint(1, 2) if mode == "gentle" else 1):
+        injected = list(_faults(rng, mode, faults, routers, places))
+        if not is_plain:
+            injected = _with_graceful(extra, mode, injected, routers, services, publishers)
+        span = max((begin + seconds_of(fault) for begin, fault in injected), default=0.0)
+        steps += [(at + begin, fault) for begin, fault in injected]
+        is_burst = rng.random() < 0.4
+        for _ in range(rng.randint(operations // 2, operations * 3 // 2)):
+            shift = rng.uniform(-1.0, 0.0) if is_burst else rng.uniform(-1.0, span + 3.0)
+            steps.append((at + shift, _operation(rng, number, callers, services)))
+            number += 1
+        if not is_plain:
+            steps += operations_of(extra, at, span, callers, services, number)
+            steps += events_of(extra, at - 1.0, at + span + 3.0, publishers, 100 * number)
+            steps += events_of(extra, at + span + 20.5, at + span + _CALM - 2.5, publishers, 100 * number + 50)
+        at += span + _CALM
+    steps.sort(key=lambda step: step[0])
+    plan = MeshPlan(
+        seed, settings, callers, services, rng.choice((1, 2, 8)), tuple(steps), routers, tuple(homes), mode != "rough"
+    )
+    return plan if is_plain else _with_more(extra, plan, publishers)
+
+
+def _settings(rng: Random) -> Settings:
+    return Settings(
         recovery_seconds=rng.choice((0.0, 1.0, 2.5)),
         consumer_grace_seconds=rng.choice((0.5, 2.0)),
         unresponsive_seconds=rng.choice((2.5, 12.0)),
@@ -69,27 +114,34 @@ def mesh_plan_of(seed: int, faults: tuple[str, ...] = MESH_FAULTS, mode: str = "
         mailbox_max_seconds=25.0,
         unclaimed_seconds=25.0,
     )
-    places = [f"c{n}" for n in range(callers)] + [f"s{n}" for n in range(services)]
-    homes = tuple((place, rng.choice(routers)) for place in places)
-    drawn = rng.choices(("quiet", "gentle", "rough"), (1, 6, 3))[0]
-    mode = mode or drawn
-    if mode == "rough" and faults is MESH_FAULTS:
-        faults += _DEADLY
-    steps: list[Step] = []
-    at, number = 2.0, 0
-    for _ in range(rng.randint(1, 2) if mode == "gentle" else 1):
-        injected = list(_faults(rng, mode, faults, routers, places))
-        span = max((begin + fault.seconds for begin, fault in injected), default=0.0)
-        steps += [(at + begin, fault) for begin, fault in injected]
-        is_burst = rng.random() < 0.4
-        for _ in range(rng.randint(operations // 2, operations * 3 // 2)):
-            shift = rng.uniform(-1.0, 0.0) if is_burst else rng.uniform(-1.0, span + 3.0)
-            steps.append((at + shift, _operation(rng, number, callers, services)))
-            number += 1
-        at += span + _CALM
-    steps.sort(key=lambda step: step[0])
-    credit = rng.choice((1, 2, 8))
-    return MeshPlan(seed, settings, callers, services, credit, tuple(steps), routers, homes, mode != "rough")
+
+
+def _with_graceful(
+    rng: Random, mode: str, injected: list[tuple[float, Fault]], routers: str, services: int, publishers: int
+) -> list[tuple[float, Fault]]:
+    """Return ``injected``, or a fault of good order in the place of one, or beside those that overlap."""
+    fault = graceful_fault(rng, routers, services, publishers)
+    if mode == "gentle" and rng.random() < 0.4:
+        return [(0.0, fault)]
+    if mode == "rough" and rng.random() < 0.4 and fault.kind != "rolling restart":
+        return [*injected, (rng.uniform(0.0, 6.0), fault)]
+    return injected
+
+
+def _with_more(rng: Random, plan: MeshPlan, publishers: int) -> MeshPlan:
+    """Return ``plan`` with groups, a mailbox, and processes that publish and subscribe."""
+    homes = tuple((f"e{n}", rng.choice(plan.routers)) for n in range(publishers))
+    groups = tuple(
+        (f"s{rng.randrange(plan.services)}", rng.choice(("compute", "network")), group)
+        for group in ("audit", "audit", "log")[: rng.randint(0, 3)]
+    )
+    return replace(
+        plan,
+        homes=plan.homes + homes,
+        groups=tuple(dict.fromkeys(groups)),
+        mail_at=rng.choice((0.0, 3.0, 8.0)),
+        patterns=tuple(tuple(rng.sample(PATTERNS, rng.randint(0, 2))) for _ in range(publishers)),
+    )
 
 
 def _operation(rng: Random, number: int, callers: int, services: int) -> Operation:

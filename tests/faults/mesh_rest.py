@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from rpcmq.core.router.mesh.adoption import Adoption
 from rpcmq.core.router.mesh.forwarding import Forwarding
@@ -58,7 +59,9 @@ def _of_parts(router: Router) -> Iterator[str]:
                         yield f"{len(consumer.in_flight)} with router {consumer.link.identity}"
         elif isinstance(part, Hosting):
             rooms = part._rooms
-            for name, table in {"refusing": part._refusing, "tickets": rooms._tickets, "rooms": rooms._rooms}.items():
+            tables: dict[str, Mapping[Any, Any]]
+            tables = {"refusing": part._refusing, "tickets": rooms._tickets, "rooms": rooms._rooms}
+            for name, table in tables.items():
                 if any(table.values()):
                     yield f"hosting: {name} {table}"
         elif isinstance(part, Adoption):

@@ -3,6 +3,8 @@
 To see one seed line by line, the same in any process::
 
     python -m tests.faults.mesh_simulation 17
+    python -m tests.faults.mesh_simulation 17 gentle     # or quiet, or rough: whatever the seed would draw
+    python -m tests.faults.mesh_simulation 17 plain      # calls and casts only
 """
 
 from __future__ import annotations
@@ -14,11 +16,12 @@ from rpcmq.core.router.router import Router
 from rpcmq.drill.checks import Verdict
 from rpcmq.testing.invariants import left_behind
 from rpcmq.testing.mesh_network import MeshNetwork
+from tests.faults.event_process import EventProcess
 from tests.faults.mesh_checks import MeshChecker
 from tests.faults.mesh_faults import MeshFaults
 from tests.faults.mesh_plan import MeshPlan, mesh_plan_of
 from tests.faults.mesh_rest import unrest
-from tests.faults.plan import minimised
+from tests.faults.plan import Operation, minimised
 from tests.faults.roaming_process import RoamingProcess
 from tests.faults.simulated_faults import LOST_SECONDS
 from tests.faults.simulated_process import SimulatedProcess
@@ -31,6 +34,9 @@ _REMEMBERED = ("fences", "_lost", "_sought", "_missed", "_identities")
 
 #: Everything has ended, and been told of, within so many seconds of the last fault.
 _REST_SECONDS = 60.0
+
+#: The topic that is declared before anybody serves it.
+_MAIL = "mail"
 
 
 class MeshSimulation(SimulatedRun):
@@ -53,7 +59,34 @@ class MeshSimulation(SimulatedRun):
         return [host.router for host in self.net.hosts.values()]
 
     def new_process(self, place: str, name: str, identity: str, seed: str) -> SimulatedProcess:
-        return RoamingProcess(self.plan.routers, dict(self.plan.homes)[place], self, name, identity, seed)
+        roams = self.plan.routers, dict(self.plan.homes)[place], self, name, identity, seed
+        if place.startswith("e"):
+            return EventProcess(self.plan.patterns[int(place[1:])], *roams)
+        return RoamingProcess(*roams)
+
+    def _run(self) -> None:
+        for number in range(len(self.plan.patterns)):
+            self.begin(f"e{number}", f"e{number}")
+        super()._run()
+
+    def begin(self, place: str, identity: str = "") -> None:
+        super().begin(place, identity)
+        peer, mail_at = self.processes[place], self.plan.mail_at
+        for there, topic, group in self.plan.groups:
+            if there == place:
+                peer.serve(self.plan.credit, (topic,), group)
+        if mail_at is not None and place == "c0":
+            peer.later(0.5, lambda: peer.declare(_MAIL))
+        elif mail_at is not None and place == "s0":
+            peer.later(mail_at, lambda: peer.serve(1, (_MAIL,)))
+
+    def _operate(self, operation: Operation) -> None:
+        if operation.verb != "event":
+            super()._operate(operation)
+            return
+        peer = self.processes[f"e{operation.caller}"]
+        if not peer.is_dead and not peer.is_paused and peer.uplink.origin:
+            peer.send(operation)
 
     def end(self) -> None:
         for peer in self.processes.values():
@@ -95,8 +128,8 @@ def simulate_mesh(seed: int, **options: Any) -> Verdict:
     return MeshSimulation(mesh_plan_of(seed, **options)).run()
 
 
-def _replay(seed: int) -> None:
-    plan = mesh_plan_of(seed)
+def _replay(seed: int, kind: str = "") -> None:
+    plan = mesh_plan_of(seed, is_plain=True) if kind == "plain" else mesh_plan_of(seed, mode=kind)
     if not MeshSimulation(plan).run().ok:
         plan = minimised(plan, lambda shorter: not MeshSimulation(shorter).run().ok)
         print("the steps that matter:")
@@ -112,4 +145,4 @@ def _replay(seed: int) -> None:
 
 
 if __name__ == "__main__":
-    _replay(int(sys.argv[1]))
+    _replay(int(sys.argv[1]), *sys.argv[2:])

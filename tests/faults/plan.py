@@ -26,13 +26,14 @@ class Operation:
     """A caller sends something.
 
     Attributes:
-        verb: call, cast or fanout.
+        verb: call, cast or fanout; with several routers also stream, event, or declare (a topic).
         caller: number of the caller.
         server: the server of the topic; empty: any.
         seconds: that the handler takes.
         fails: the handler raises.
         timeout: seconds; of a cast, its ttl; None: none.
         cancel_after: seconds after which the caller gives up; None: it does not.
+        items: of a stream, ``seconds`` apart.
     """
 
     verb: str
@@ -47,6 +48,7 @@ class Operation:
     confirm: bool = False
     mandatory: bool = False
     cancel_after: float | None = None
+    items: int = 0
 
 
 @dataclass(frozen=True, slots=True)

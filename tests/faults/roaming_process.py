@@ -5,9 +5,10 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
+from rpcmq.core.process.call import Call
 from rpcmq.core.process.dialer import Dialer, Phase, Step
 from rpcmq.core.process.welcome import Welcome
-from tests.faults.simulated_process import SimulatedProcess, Stage
+from tests.faults.simulated_process import Seen, SimulatedProcess, Stage
 
 __all__ = ["RoamingProcess"]
 
@@ -21,12 +22,13 @@ class RoamingProcess(SimulatedProcess):
         routers: the names of all routers.
         home: the one that it dials first.
         rest: as of :class:`SimulatedProcess`.
+        hello: further fields of its HELLO.
     """
 
-    def __init__(self, routers: str, home: str, *rest: Any) -> None:
+    def __init__(self, routers: str, home: str, *rest: Any, **hello: Any) -> None:
         stage: Stage = rest[0]
         self._jitter = Random(f"jitter of {rest[-1]}")
-        super().__init__(*rest, follows_mesh=True)
+        super().__init__(*rest, follows_mesh=True, **hello)
         urls = [stage.net.hosts[name].url for name in routers]
         self._dialer = Dialer(self.uplink, urls, _ATTEMPT_SECONDS, _LONGEST_PAUSE, routers.index(home))
         self._names = dict(zip(urls, routers, strict=True))
@@ -88,6 +90,10 @@ class RoamingProcess(SimulatedProcess):
     def leave_router(self) -> None:
         """Go on at another router, if there is a connection."""
         self._refused("closing", "go to another one")
+
+    def registered(self, call: Call, topic: str, server: str, group: str) -> None:
+        if call.error is None:
+            self._stage.record(Seen.SERVES, topic, {"server": server, "group": group}, self.name)
 
     def _welcomed(self, now: float, welcome: Welcome) -> None:
         self._dialer.welcomed(now)

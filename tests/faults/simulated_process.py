@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from functools import partial
 from random import Random
 from typing import Any, Protocol
 
@@ -18,10 +20,11 @@ from rpcmq.errors import CallError, Outcome
 from rpcmq.testing.endpoint import Endpoint
 from rpcmq.testing.virtual_time import VirtualTime
 from rpcmq.wire import NO_TTL, Address, Flag, Kind, pack, payload_of
-from rpcmq.wire.bodies import HelloBody
+from rpcmq.wire.bodies import DeclareBody, HelloBody
 from tests.faults.plan import Operation
+from tests.faults.simulated_streams import read_items, stream_items
 
-__all__ = ["OUTCOMES", "SimulatedProcess", "id_of"]
+__all__ = ["OUTCOMES", "Seen", "SimulatedProcess", "id_of"]
 
 #: An attempt to connect may take so long (seconds).
 _CONNECT_SECONDS = 5.0
@@ -31,6 +34,19 @@ OUTCOMES = {int(outcome): outcome.name.lower() for outcome in Outcome}
 _ANSWER = b"answer to "
 
 
+class Seen(StrEnum):
+    """Kinds of events that only a simulation writes down. In brackets: the fields."""
+
+    #: A caller has read an item of a stream [number; of: the stream that it says it is of].
+    ITEM = "item"
+    #: A router delivers what is sent to the topic that the id names [server; group] to this consumer.
+    SERVES = "serves"
+    #: A router sends the events of the pattern that the id names to this subscriber.
+    SUBSCRIBED = "subscribed"
+    #: A subscriber has an event [topic].
+    EVENT = "event"
+
+
 class Stage(Protocol):
     """The surroundings of a process: the part of :class:`tests.faults.simulated_run.SimulatedRun` that it uses."""
 
@@ -38,7 +54,7 @@ class Stage(Protocol):
     def net(self) -> VirtualTime:
         """The network, and its clock."""
 
-    def record(self, what: What, id: str, fields: dict[str, Any], process: str = "router") -> None:
+    def record(self, what: str, id: str, fields: dict[str, Any], process: str = "router") -> None:
         """Something happens now."""
 
     def later(self, seconds: float, action: Callable[[], None]) -> None:
@@ -160,25 +176,31 @@ class SimulatedProcess(Endpoint):
             (Flag.IDEMPOTENT, operation.idempotent),
             (Flag.MANDATORY, operation.mandatory),
             (Flag.FANOUT, operation.verb == "fanout"),
+            (Flag.STREAM, operation.verb == "stream"),
             (Flag.CONFIRM, operation.confirm),
         ):
             flags |= flag if wanted else 0
         fields = {"verb": operation.verb, "topic": operation.topic, "idempotent": operation.idempotent}
         fields |= {"confirm": operation.confirm, "server": operation.server}
-        if operation.verb == "call":
+        is_call = operation.verb in ("call", "stream")
+        if is_call:
             fields["timeout"] = operation.timeout
+        if operation.items:
+            fields["items"] = operation.items
         stage.record(What.SUBMIT, operation.id, fields, self.name)
         address = Address(operation.topic, operation.server).encode()
-        payload = f"{operation.id} {operation.topic} {operation.seconds} {int(operation.fails)}".encode()
-        if operation.verb != "call" and not operation.confirm:
+        says = operation.id, operation.topic, operation.seconds, int(operation.fails), operation.items
+        payload = " ".join(map(str, says)).encode()
+        if not is_call and not operation.confirm:
             ttl = NO_TTL if operation.timeout is None else int(operation.timeout * 1000)
             key = self.uplink.next_key()
             message = pack(Kind.CAST, payload, key=key, flags=flags, format=1, address=address, method=b"m", ttl=ttl)
             self.casts.send(message, address)
             return
-        is_call = operation.verb == "call"
         call = Call(operation.topic, flags, operation.timeout if is_call else None)
         call.waiter = lambda: self._ended(operation, call)
+        if operation.items:
+            call.waiter = lambda: self._read(operation, call)
         kind = Kind.REQUEST if is_call else Kind.CAST
         self.calls.start(self._network.now, call, kind, payload, address=address, method=b"m")
         if operation.cancel_after is not None:
@@ -188,6 +210,20 @@ class SimulatedProcess(Endpoint):
         if not call.done:
             self.calls.cancel(call)
             self._stage.record(What.END, operation.id, {"outcome": "cancelled"}, self.name)
+
+    def declare(self, topic: str) -> None:
+        """Make ``topic`` known, without a consumer."""
+        call = Call(topic, 0, None)
+        address = Address(topic).encode()
+        self.calls.start(self._network.now, call, Kind.DECLARE, DeclareBody().payload(), address=address)
+
+    def _read(self, operation: Operation, call: Call) -> None:
+        """A stream has items, or has ended."""
+        for of, number in read_items(self._network.now, call, self.calls):
+            self._stage.record(Seen.ITEM, operation.id, {"number": number, "of": of}, self.name)
+        if call.done:
+            call.waiter = None
+            self._ended(operation, call)
 
     def _ended(self, operation: Operation, call: Call) -> None:
         record = self._stage.record
@@ -202,7 +238,7 @@ class SimulatedProcess(Endpoint):
             record(What.END, operation.id, {"outcome": "ok"}, self.name)
             return
         of = bytes(payload_of(call.answer)).removeprefix(_ANSWER).decode()
-        outcome = "ok" if call.answer[5] == Kind.REPLY else "remote_error"
+        outcome = "remote_error" if call.answer[5] == Kind.FAULT else "ok"
         record(What.END, operation.id, {"outcome": outcome, "of": of}, self.name)
 
     def _cast_refused(self, message: bytes, error: CallError) -> bytes | None:
@@ -211,35 +247,50 @@ class SimulatedProcess(Endpoint):
 
     # --- serving -----------------------------------------------------------------------------
 
-    def serve(self, credit: int) -> None:
-        """Consume all topics."""
-        for tag, topic in enumerate(_TOPICS):
-            registration = Registration(tag, Address(topic, self.identity.partition("/")[0]), credit, "", self._start)
+    def serve(self, credit: int, topics: Sequence[str] = _TOPICS, group: str = "") -> None:
+        """Consume ``topics``, each by the name of this process, too, unless for a ``group``."""
+        server = "" if group else self.identity.partition("/")[0]
+        for topic in topics:
+            tag = self.tasks.allocate_tag()
+            registration = Registration(tag, Address(topic, server), credit, "", self._start, group)
             call = self.tasks.register(self._network.now, registration, 60.0)
-            call.waiter = lambda: None
+            call.waiter = partial(self.registered, call, topic, server, group)
+
+    def registered(self, call: Call, topic: str, server: str, group: str) -> None:
+        """Hook: called when ``call``, the registration of a consumer, has ended."""
 
     def after_receive(self, now: float) -> None:
-        while self.calls.changed or self.tasks.delivered:
+        while self.calls.changed or self.tasks.delivered or self.tasks.changed:
             for call in self.calls.take_changed():
-                if call.waiter is not None and call.done:
+                if call.waiter is not None and (call.done or call.flags & Flag.STREAM):
                     call.waiter()
+            changed, self.tasks.changed = self.tasks.changed, []
+            for task in changed:
+                if task.on_change is not None:
+                    task.on_change()
             tasks, self.tasks.delivered = self.tasks.delivered, []
             for task in tasks:
                 task.registration.on_task(task)
 
     def _start(self, task: Task) -> None:
-        id, topic, seconds, fails = bytes(task.payload).decode().split()
+        id, topic, seconds, fails, items = bytes(task.payload).decode().split()
         # What it was sent for, and what it was delivered to, must be the same.
         served = task.registration.address.topic
         fields = {"topic": topic if topic == served else f"{topic} at {served}", "attempt": task.attempt}
+        if task.registration.group:
+            fields["group"] = task.registration.group
         self._stage.record(What.START, id, fields, self.name)
-        self.later(float(seconds), lambda: self._finish(task, id, fails == "1"))
+        if task.is_call and task.flags & Flag.STREAM:
+            finish = partial(self._finish, task, id, fails == "1")
+            stream_items(task, id, int(items), float(seconds), self.tasks, self.later, finish)
+        else:
+            self.later(float(seconds), lambda: self._finish(task, id, fails == "1"))
 
     def _finish(self, task: Task, id: str, fails: bool) -> None:
         now = self._network.now
         self._stage.record(What.FINISH, id, {"failed": fails}, self.name)
         if task.is_call:
-            kind = Kind.FAULT if fails else Kind.REPLY
+            kind = Kind.FAULT if fails else Kind.END if task.flags & Flag.STREAM else Kind.REPLY
             self.tasks.answer(now, task, kind, 1, _ANSWER + id.encode())
         else:
             self.tasks.settle(now, task, Outcome.REMOTE_ERROR if fails else Outcome.OK)

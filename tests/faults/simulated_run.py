@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from rpcmq.core.router.router import Router
 from rpcmq.drill.checks import Verdict, Violation
-from rpcmq.drill.history import Event, What, line_of
+from rpcmq.drill.history import Event, line_of
 from rpcmq.testing.invariants import check_router
 from rpcmq.testing.virtual_time import VirtualTime
 from tests.faults.plan import Fault, Operation, Plan
@@ -84,7 +84,7 @@ class SimulatedRun:
 
     # --- what happens ------------------------------------------------------------------------
 
-    def record(self, what: What, id: str, fields: dict[str, Any], process: str = "router") -> None:
+    def record(self, what: str, id: str, fields: dict[str, Any], process: str = "router") -> None:
         """Something happens now."""
         event = Event(self.net.now, process, what, id, fields)
         if self._keeps_history:

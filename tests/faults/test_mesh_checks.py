@@ -8,20 +8,45 @@ import pytest
 
 from rpcmq.drill.history import Event, What
 from tests.faults.mesh_checks import MeshChecker
+from tests.faults.simulated_process import Seen
 
-Line = tuple[What, str, str, dict[str, Any]]
+Line = tuple[str, str, str, dict[str, Any]]
 
 
 def sent(id: str, verb: str = "call", process: str = "c0#1", **fields: Any) -> Line:
     return What.SUBMIT, process, id, {"verb": verb, "topic": "compute", "idempotent": False, "server": ""} | fields
 
 
-def started(id: str, process: str = "s0#2", topic: str = "compute") -> Line:
-    return What.START, process, id, {"topic": topic, "attempt": 0}
+def started(id: str, process: str = "s0#2", topic: str = "compute", **fields: Any) -> Line:
+    return What.START, process, id, {"topic": topic, "attempt": 0} | fields
 
 
 def ended(id: str, outcome: str = "ok", process: str = "c0#1", **fields: Any) -> Line:
     return What.END, process, id, {"outcome": outcome} | fields
+
+
+def item(number: int, id: str = "1", of: str = "1") -> Line:
+    return Seen.ITEM, "c0#1", id, {"number": number, "of": of}
+
+
+def serves(process: str, group: str = "") -> Line:
+    return Seen.SERVES, process, "compute", {"server": "", "group": group}
+
+
+def published(id: str, topic: str = "net.up") -> Line:
+    return What.SUBMIT, "e0#4", id, {"verb": "event", "topic": topic}
+
+
+def got(id: str, topic: str = "net.up", process: str = "e1#5") -> Line:
+    return Seen.EVENT, process, id, {"topic": topic}
+
+
+def fault(kind: str = "cut", target: str = "ab") -> Line:
+    return What.FAULT, "drill", kind, {"target": target}
+
+
+def healed(kind: str = "cut", target: str = "ab") -> Line:
+    return What.HEALED, "drill", kind, {"target": target}
 
 
 def found(*lines: Line, is_gentle: bool = True, is_stable: bool = False) -> list[str]:
@@ -86,3 +111,97 @@ def test_order_matters_where_nothing_fails() -> None:
     elsewhere = (sent("1", "cast"), sent("2", "cast"), started("2", "s1#3"), started("1"))
     to_one = (sent("1", "cast"), sent("2", "cast", server="s0"), started("2"), started("1"))
     assert found(*elsewhere, is_stable=True) == found(*to_one, is_stable=True) == []
+
+
+STREAM = sent("1", "stream", items=2, timeout=60.0), started("1")
+
+
+@pytest.mark.parametrize(
+    ("lines", "check"),
+    [
+        ((*STREAM, item(0), item(1), item(1), ended("1")), "items"),
+        ((*STREAM, item(1), ended("1", "remote_error")), "items"),
+        ((*STREAM, item(0), ended("1")), "items"),
+        ((*STREAM, item(0), item(1), ended("1"), item(2)), "items"),
+        ((*STREAM, item(0), item(1, of="7"), ended("1")), "misrouted"),
+        ((*STREAM, item(0), item(1), ended("1"), ended("1")), "ended twice"),
+        ((*STREAM, item(0), item(1)), "never ended"),
+        ((*STREAM, started("1", "s1#3"), item(0), item(1), ended("1")), "started twice"),
+        (
+            (sent("1", timeout=2.0), started("1"), sent("2", "fanout"), sent("3", "fanout"), ended("1", "timeout")),
+            "overdue",
+        ),
+        ((sent("1", timeout=300.0), ended("1", "timeout")), "no result"),
+        ((sent("1", "fanout"), started("1"), started("1")), "copied twice"),
+        ((sent("1", "cast"), started("1"), started("1", group="g"), started("1", "s1#3", group="g")), "copied twice"),
+    ],
+)
+def test_each_check_of_streams_copies_and_times_finds_its_violation(lines: tuple[Line, ...], check: str) -> None:
+    assert found(*lines) == [check]
+
+
+def test_streams_copies_and_times_that_are_well() -> None:
+    assert found(*STREAM, item(0), item(1), ended("1")) == []
+    assert found(*STREAM, item(0), ended("1", "remote_error")) == []
+    assert found(*STREAM, item(0), ended("1", "link_lost")) == [], "nobody goes on with the streams of a dead router"
+    assert found(*STREAM, item(0), ended("1", "link_lost"), is_stable=True) == ["no result"]
+    assert found(sent("1", timeout=2.0), started("1"), ended("1", "timeout")) == []
+    assert found(sent("1", timeout=300.0), started("1"), ended("1", "cancelled")) == []
+    assert found(sent("1", "fanout"), started("1"), started("1", "s1#3")) == []
+    assert found(sent("1", "cast"), started("1"), started("1", group="g"), started("1", group="h")) == []
+
+
+def test_a_caller_that_was_stopped_may_be_late_by_that() -> None:
+    stopped = fault("stop", "c0"), sent("9", "fanout"), sent("8", "fanout"), healed("stop", "c0")
+    assert found(sent("1", timeout=2.0), started("1"), *stopped, ended("1", "timeout")) == []
+
+
+def test_where_nothing_fails_every_consumer_and_group_gets_its_copy() -> None:
+    here = serves("s0#2"), serves("s1#3"), serves("s1#3", "g")
+    well = (
+        sent("1", "fanout"),
+        started("1"),
+        started("1", "s1#3"),
+        sent("2", "cast"),
+        started("2"),
+        started("2", group="g"),
+    )
+    assert found(*here, *well, is_stable=True) == []
+    for missing in (1, 2, 5):
+        assert found(*here, *well[:missing], *well[missing + 1 :], is_stable=True) == ["copy missed"]
+        assert found(*here, *well[:missing], *well[missing + 1 :]) == []
+
+
+def test_where_nothing_fails_nothing_starts_after_its_end() -> None:
+    late = sent("1", timeout=3.0), sent("2", "cast"), started("2"), ended("1", "timeout"), started("1")
+    assert found(*late, is_stable=True) == ["started late"]
+    assert found(*late) == []
+
+
+SUBSCRIBED: Line = (Seen.SUBSCRIBED, "e1#5", "net.*", {})
+
+
+@pytest.mark.parametrize(
+    ("lines", "check"),
+    [
+        ((published("1"), got("1"), got("1")), "event doubled"),
+        ((published("1"), published("2"), got("2"), got("1")), "event order"),
+        ((published("1"), published("2"), got("2")), "event missed"),
+        ((published("1"), got("1"), got("7")), "misrouted"),
+        ((published("1"), got("1", "net.down")), "misrouted"),
+    ],
+)
+def test_each_check_of_events_finds_its_violation(lines: tuple[Line, ...], check: str) -> None:
+    assert found(SUBSCRIBED, *lines) == [check]
+
+
+def test_events_around_a_fault_may_be_missed_or_come_late_and_never_twice() -> None:
+    assert found(SUBSCRIBED, published("1"), got("1"), published("2", "disk")) == []
+    assert found(SUBSCRIBED, fault(), published("1"), healed()) == []
+    assert found(SUBSCRIBED, fault(), healed(), published("1")) == [], "not converged"
+    assert found(SUBSCRIBED, published("1"), fault(), healed()) == [], "under way"
+    quiet = [published(f"{n}", "disk") for n in range(2, 30)]
+    assert found(SUBSCRIBED, fault(), healed(), *quiet, published("1")) == ["event missed"]
+    assert found(SUBSCRIBED, fault(), published("1"), published("2"), got("2"), got("1"), healed()) == []
+    assert found(SUBSCRIBED, fault(), published("1"), got("1"), got("1"), healed()) == ["event doubled"]
+    assert found(SUBSCRIBED, published("1"), fault("kill", "e1"), healed("kill", "e1")) == []

@@ -330,20 +330,3 @@ def test_a_consumer_in_the_place_of_one_like_it_is_given_work(net: MeshNetwork) 
     call = net.process("api", router="a").request("jobs", "run", ttl=60)
     node.reply(node.take(Kind.REQUEST), b"done")
     assert call.end.payload == b"done"
-
-
-def test_a_copy_for_a_group_is_not_asked_for_in_the_place_of_its_call(net: MeshNetwork) -> None:
-    api, node, audit = net.process("api", router="a"), consumer(net, "node", "b"), net.process("audit", router="b")
-    audit.register("jobs", group="audit", tag=0)
-    net.advance(1.0)
-    call = api.request("jobs", "run", ttl=60)
-    assert node.take(Kind.REQUEST).key == audit.take(Kind.CAST).key
-    net.hosts["b"].kill()
-    move(net, node, "c", consumes=True)
-    audit.move("c")
-    audit.register("jobs", group="audit", tag=0)
-    net.advance(8.0)
-    assert questions(audit) == []
-    say(node, Word.RUNNING)
-    net.advance(20.0)
-    assert call.ends == [], "the word of the call's consumer counts"
