@@ -85,15 +85,20 @@ def _spans(
 def _show(spans: Sequence[Span], width: int | None) -> None:
     from rpcmq.latency.analysis.waterfall import render
 
-    made = table(
-        "", "call", ">at", ">total", ">queue", ">network", ">handler", ">reply", "server", "outcome", "time line"
-    )
+    # In a mesh only, and where a request has left its router.
+    between = [">between"] if any(span.between_us is not None for span in spans) else []
+    stages = [">total", ">queue", *between, ">network", ">handler", ">reply"]
+    made = table("", "call", ">at", *stages, "server", "outcome", "time line")
     output = Output()
     for bar in render(spans, width or max(_NARROW, min(_WIDE, output.width - _BESIDE))):
         span = bar.span
-        stages = (span.total_us, span.queue_us, span.network_us, span.handler_us, span.reply_us)
-        durations = [microseconds(us) for us in stages]
+        durations = [microseconds(getattr(span, f"{name.removeprefix('>')}_us")) for name in stages]
         offset = ("~" if span.placed else "") + microseconds(span.offset_us)
-        cells: tuple[Any, ...] = (bar.name, offset, *durations, span.row["server"], span.row["outcome"], bar.bar)
+        cells: tuple[Any, ...] = (bar.name, offset, *durations, _server(span), span.row["outcome"], bar.bar)
         add_row(made, cells, "" if span.row["outcome"] == "ok" else "yellow")
-    print_fitting(output, made, "reply", "network", "queue", "handler", "server", "at")
+    print_fitting(output, made, "between", "reply", "network", "queue", "handler", "server", "at")
+
+
+def _server(span: Span) -> str | None:
+    server, router = span.row["server"], span.row.get("server_router")
+    return server if router is None else f"{server} at {router}" if server else f"at {router}"

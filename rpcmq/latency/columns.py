@@ -25,7 +25,7 @@ from rpcmq.log_format import (
 from rpcmq.payload.format import format_name
 from rpcmq.wire import Flag, Kind
 
-__all__ = ["ARROW", "from_rows", "table_of", "to_rows"]
+__all__ = ["ARROW", "completed", "from_rows", "table_of", "to_rows"]
 
 _Numbers = np.ndarray[Any, np.dtype[Any]]
 
@@ -107,6 +107,14 @@ def table_of(head: Head, names: dict[int, Name], pieces: Sequence[memoryview]) -
     for place, column in enumerate(_TARGET):
         columns[column] = _named(packed["target"], _texts(names, NameKind.TARGET, place))
     return pa.Table.from_arrays([_as_arrow(columns[field.name], field.type) for field in ARROW], schema=ARROW)
+
+
+def completed(table: pa.Table) -> pa.Table:
+    """``table``, of a file that may lack late columns, with nulls in these."""
+    for field in ARROW:
+        if field.name in schema.LATE and field.name not in table.column_names:
+            table = table.append_column(field, pa.nulls(table.num_rows, field.type))
+    return table
 
 
 def from_rows(rows: Sequence[dict[str, Any]]) -> pa.Table:

@@ -3,7 +3,7 @@
 A file's metadata has ``rpcmq:schema``, the version; a segment's also ``rpcmq:source``, what its spool file
 said of itself (``log_state.Source``) as JSON: router, boot, number and more. A reader gives its own schema and
 looks at the version: a column that is missing would be nulls without a word. A new column at the end keeps the
-version, any other change raises it.
+version, and is *late*: files of before have it not; any other change raises it.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from rpcmq.payload.format import format_name
 __all__ = [
     "COLUMNS",
     "IDENTITY",
+    "LATE",
     "SCHEMA",
     "UNKNOWN",
     "VERSION",
@@ -46,6 +47,7 @@ class Column(NamedTuple):
         type: ``string``, ``int8`` ... ``int64``, or ``timestamp`` (microseconds, UTC).
         nullable: whether it may be null; no other column ever is.
         coding: how it is stored: ``dictionary`` for what repeats, ``delta`` for numbers that rise, ``plain``.
+        late: whether files that were written before there was such a column lack it: it is null then.
     """
 
     name: str
@@ -53,6 +55,7 @@ class Column(NamedTuple):
     note: str
     nullable: bool = False
     coding: str = "dictionary"
+    late: bool = False
 
 
 COLUMNS = (
@@ -69,7 +72,7 @@ COLUMNS = (
     Column("origin_router", "int64", "router_id of the caller's router: with the next two, the correlation id"),
     Column("origin_link", "int64", "the caller's link there"),
     Column("origin_seq", "int64", "the caller's number of the message", coding="delta"),
-    Column("hops", "int16", "routers that it had passed"),
+    Column("hops", "int16", "routers that its sender had sent it to before"),
     Column("kind", "string", "call, cast, or fanout: one copy of a fanout"),
     Column("exchange", "string", "namespace of the topic"),
     Column("topic", "string", "what it was sent to"),
@@ -105,6 +108,7 @@ COLUMNS = (
         "string",
         "router of that server, where it is another one than wrote the record; else null",
         nullable=True,
+        late=True,
     ),
     Column(
         "between_us",
@@ -112,9 +116,12 @@ COLUMNS = (
         "of service_us, the way to that router and back; null: not known, or there was none",
         nullable=True,
         coding="plain",
+        late=True,
     ),
 )
 
+#: Names of the columns that files may lack.
+LATE = frozenset(column.name for column in COLUMNS if column.late)
 _DURATIONS = ("queue_us", "service_us", "handler_us", "total_us", "reply_us", "between_us")
 _OUTCOMES = {int(outcome): outcome.name.lower() for outcome in Outcome}
 

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from rpcmq.errors import RpcError
 from rpcmq.latency import schema
-from rpcmq.latency.columns import ARROW
+from rpcmq.latency.columns import ARROW, completed
 from rpcmq.latency.files import Unsuitable, open_regular, read_regular, write_whole
 from rpcmq.latency.log_state import File
 from rpcmq.log_format import LOG_MODE
@@ -175,10 +175,11 @@ def _groups(content: bytes, path: str) -> Iterator[pa.Table]:
         version = (metadata.metadata or {}).get(schema.SCHEMA)
         if version != str(schema.VERSION).encode():
             raise Damaged(f"{path}: schema version {version!r}")
+        texts = [name for name in _TEXTS if name in metadata.schema.names]
         file = pq.ParquetFile(
-            pa.BufferReader(content), metadata=metadata, page_checksum_verification=True, read_dictionary=_TEXTS
+            pa.BufferReader(content), metadata=metadata, page_checksum_verification=True, read_dictionary=texts
         )
         for number in range(file.num_row_groups):
-            yield file.read_row_group(number).replace_schema_metadata(None).cast(ARROW)
+            yield completed(file.read_row_group(number).replace_schema_metadata(None)).cast(ARROW)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise Damaged(f"{path}: {error}") from None

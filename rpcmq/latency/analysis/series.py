@@ -40,6 +40,7 @@ class Series:
         network_us, reply_us: sums over the records whose handler's time and way back are known, microseconds: the way
             there with the wait in the service outside the method, and the way back.
         request_bytes, reply_bytes: sums.
+        between_us: sum of the ways to other routers and back, where that is known, microseconds; not in ``service``.
     """
 
     key: Key
@@ -54,6 +55,7 @@ class Series:
     reply_us: int = 0
     request_bytes: int = 0
     reply_bytes: int = 0
+    between_us: int = 0
     errors_by_class: dict[tuple[str, str], int] = field(default_factory=dict)
 
     @property
@@ -81,6 +83,7 @@ class Series:
         self.reply_us += other.reply_us
         self.request_bytes += other.request_bytes
         self.reply_bytes += other.reply_bytes
+        self.between_us += other.between_us
 
 
 def merged(series: Iterable[Series], by: Collection[str], windows: bool = False) -> list[Series]:

@@ -51,6 +51,7 @@ class Span:
         network_us: the way to the service, and its own queue; with the way back in it where ``reply_us`` is None. At a
             router that sent it on, all that is not the next router's time. None: not known.
         reply_us: the way back; None: not known, or not this router's alone.
+        between_us: the way to the service's router and back; None: not known, or that is this router.
         children: what hangs on it, in the order in which it came.
     """
 
@@ -63,6 +64,7 @@ class Span:
     network_us: int | None = None
     handler_us: int | None = None
     reply_us: int | None = None
+    between_us: int | None = None
     total_us: int | None = None
     children: list[Span] = field(default_factory=list)
 
@@ -78,6 +80,7 @@ class Span:
             "network_us": self.network_us,
             "handler_us": self.handler_us,
             "reply_us": self.reply_us,
+            "between_us": self.between_us,
             "service_us": self.row["service_us"],
             "total_us": self.total_us,
         }
@@ -131,7 +134,10 @@ def _top(span: Span, above: dict[Span, Span]) -> Span:
 
 
 def _span(row: Row) -> Span:
-    return Span(row, queue_us=row["queue_us"], handler_us=row["handler_us"], total_us=row["total_us"])
+    between = row.get("between_us")
+    return Span(
+        row, queue_us=row["queue_us"], handler_us=row["handler_us"], between_us=between, total_us=row["total_us"]
+    )
 
 
 def _call(row: Row) -> tuple[Any, ...]:
@@ -206,12 +212,12 @@ def _lay_out(roots: Sequence[Span]) -> list[Span]:
 
 
 def _middle(parent: Span, span: Span) -> int:
-    begin = parent.offset_us + (parent.queue_us or 0)
+    begin = parent.offset_us + (parent.queue_us or 0) + (parent.between_us or 0) // 2
     took, handler, network = span.total_us or 0, parent.handler_us, parent.network_us
     if parent.reply_us is not None and handler is not None and network is not None and took <= handler:
         # What the method called is within the method.
         return begin + network + (handler - took) // 2
-    return begin + max(0, (parent.row["service_us"] or 0) - took) // 2
+    return begin + max(0, (parent.row["service_us"] or 0) - (parent.between_us or 0) - took) // 2
 
 
 def _ways(span: Span) -> tuple[int | None, int | None]:
@@ -223,7 +229,7 @@ def _ways(span: Span) -> tuple[int | None, int | None]:
     inner = max(hops) if hops else span.handler_us
     if inner is None:
         return None, None
-    both, reply = max(0, int(service) - inner), span.row["reply_us"]
+    both, reply = max(0, int(service) - inner - (span.between_us or 0)), span.row["reply_us"]
     # The answer passed the next router too: this router's part of the way is unknown.
     if reply is None or hops:
         return both, None
@@ -237,8 +243,8 @@ class Bar:
 
     Attributes:
         name: the method, indented by its depth.
-        bar: the time line: ``.`` queued, ``-`` network, ``#`` in the handler or at the next router, ``<`` the way
-            back where it is known.
+        bar: the time line: ``.`` queued, ``=`` between routers, ``-`` network, ``#`` in the handler or at the next
+            router, ``<`` the way back where it is known.
         span: what it is of.
     """
 
@@ -270,12 +276,12 @@ def _bar(span: Span, begin: int, scale: float, width: int) -> str:
     start = min(width - 1, int((span.offset_us - begin) * scale))
     if span.total_us is None:
         return " " * start + "?"
-    queued, network = span.queue_us or 0, span.network_us or 0
-    inside = max(0, span.total_us - queued - network - (span.reply_us or 0))
+    queued, network, between = span.queue_us or 0, span.network_us or 0, span.between_us or 0
+    inside = max(0, span.total_us - queued - network - between - (span.reply_us or 0))
     # How much of both ways was the way there nobody knows: half, then.
     back = ("-", network / 2) if span.reply_us is None else ("<", span.reply_us)
     there = network / 2 if span.reply_us is None else network
-    parts = [(".", queued), ("-", there), ("#", inside), back]
+    parts = [(".", queued), ("=", between / 2), ("-", there), ("#", inside), back, ("=", between / 2)]
     length = max(1, min(width - start, round(span.total_us * scale)))
     text, done = "", 0.0
     for sign, us in parts:

@@ -35,7 +35,9 @@ __all__ = [
 ]
 
 #: Columns of cells that add up.
-SUMS = ("records", "handler_us", "handlers", "network_us", "reply_us", "request_bytes", "reply_bytes")
+SUMS = (
+    "records", "handler_us", "handlers", "network_us", "reply_us", "request_bytes", "reply_bytes", "between_us",
+)  # fmt: skip
 #: Columns of cells that are histograms.
 DISTRIBUTIONS = MEASURES
 #: Of the format. A new column keeps it, any other change raises it.

@@ -201,6 +201,8 @@ def _problem_of_columns(found: pa.Schema) -> Problem | None:
         kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
         place = found.get_field_index(field.name)
         if place < 0:
+            if field.name in schema.LATE:
+                continue
             return Problem("columns", f"column {field.name} is missing")
         if found.field(place).type != kind:
             return Problem("columns", f"column {field.name} is {found.field(place).type}, not {kind}")

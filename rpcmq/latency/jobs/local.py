@@ -183,7 +183,9 @@ def _rows_of(files: list[Path], nothing: str) -> str:
         return f"({nothing})"
     # It takes paths for patterns.
     paths = ", ".join(sql.literal(re.sub(r"([*?\[])", r"[\1]", str(path))) for path in files)
-    return f"read_parquet([{paths}], union_by_name = true, hive_partitioning = false)"
+    found = f"SELECT * FROM read_parquet([{paths}], union_by_name = true, hive_partitioning = false)"
+    # With the columns that files of earlier versions lack.
+    return f"({found} UNION ALL BY NAME {nothing})"
 
 
 class _Cells(ABC):

@@ -26,6 +26,10 @@ __all__ = [
 
 _TYPES = {"string": "VARCHAR", "int16": "SMALLINT", "int64": "BIGINT", "timestamp": "TIMESTAMPTZ"}
 _BUCKETS = "STRUCT(b SMALLINT, c BIGINT)[]"
+#: The way to another router and back, of the time at the server; 0 if not known.
+_BETWEEN = (
+    "coalesce(CASE WHEN service_us IS NOT NULL THEN least(greatest(between_us, 0), greatest(service_us, 0)) END, 0)"
+)
 _DISTRIBUTION = f'STRUCT(zeros BIGINT, sum BIGINT, "min" BIGINT, "max" BIGINT, buckets {_BUCKETS})'
 
 
@@ -81,7 +85,8 @@ def encoded(records: str, wanted: str, types: Mapping[str, str]) -> str:
     inner = [
         "floor(epoch_us(recv_at) / 1000000)::BIGINT AS second",
         *(f"{name(each)}::{types[each]} AS {name(each)}" for each in DIMENSIONS),
-        *(f"CASE WHEN {known} THEN {_not_below_0(f'{each}_us')} END AS {name(each)}" for each in DISTRIBUTIONS),
+        *(f"CASE WHEN {known} THEN {_duration(each)} END AS {name(each)}" for each in DISTRIBUTIONS),
+        f"CASE WHEN {known} THEN {_BETWEEN} END AS crossing",
         f"CASE WHEN {known} THEN handler_us END AS handler",
         f"CASE WHEN {known} AND {has_reply} THEN least(greatest(reply_us, 0), {spare}) END AS reply",
         "req_bytes",
@@ -93,9 +98,11 @@ def encoded(records: str, wanted: str, types: Mapping[str, str]) -> str:
     return f"SELECT *, {', '.join(outer)} FROM (SELECT {', '.join(inner)} FROM {records} WHERE {wanted})"
 
 
-def _not_below_0(us: str) -> str:
+def _duration(measure: str) -> str:
     # greatest() passes over nulls.
-    return f"CASE WHEN {us} IS NOT NULL THEN greatest({us}, 0) END"
+    us = f"{measure}_us"
+    less = f" - {_BETWEEN}" if measure == "service" else ""
+    return f"CASE WHEN {us} IS NOT NULL THEN greatest({us}, 0){less} END"
 
 
 def _bucket_of(measure: str) -> str:
@@ -128,6 +135,7 @@ def _of_records(records: str, window: str | None, by: Sequence[str], wanted: str
         "coalesce(sum(reply), 0)::BIGINT AS reply_us",
         "sum(req_bytes)::BIGINT AS request_bytes",
         "sum(rep_bytes)::BIGINT AS reply_bytes",
+        "coalesce(sum(crossing), 0)::BIGINT AS between_us",
         *map(_distribution, DISTRIBUTIONS),
     ]
     return f"SELECT {', '.join(columns)} FROM {records} WHERE {wanted} GROUP BY ALL"
@@ -162,7 +170,11 @@ def of_cells(stored: str, level: Level) -> str:
         f"SELECT {', '.join([*names, 'n', 'b', *added])}, sum(c)::BIGINT AS c"
         f" FROM ({' UNION ALL BY NAME '.join(rows)}) GROUP BY ALL"
     )
-    columns = [*names, *(f"sum({each})::BIGINT AS {each}" for each in SUMS), *map(_gathered, DISTRIBUTIONS)]
+    columns = [
+        *names,
+        *(f"coalesce(sum({each}), 0)::BIGINT AS {each}" for each in SUMS),
+        *map(_gathered, DISTRIBUTIONS),
+    ]
     return _of_measures(f"SELECT {', '.join(columns)} FROM ({parts}) GROUP BY ALL", level, f"[]::{_BUCKETS}")
 
 

@@ -54,6 +54,7 @@ _NEEDED = (
     "recv_at",
     "handler_us",
     "reply_us",
+    "between_us",
     "req_bytes",
     "rep_bytes",
     *(f"{name}_us" for name in MEASURES),

@@ -15,6 +15,7 @@ network_us, reply_us   sums over the records whose handler's time and way back a
                        wait in the service, and the way back. With the handlers' they are all of the time at the server
 request_bytes          sums
 reply_bytes
+between_us             sum of the ways to other routers and back: they are in no histogram but ``total``
 =====================  =====================================================================================
 
 Records of unknown outcome have no durations: they count in ``records`` only.
@@ -90,14 +91,18 @@ def measured(records: DataFrame, window_seconds: int) -> DataFrame:
     """
     begin = F.floor(F.unix_micros("recv_at") / (window_seconds * 1_000_000)) * window_seconds
     is_known = F.col("outcome") != UNKNOWN
+
+    def duration(name: str) -> Column:
+        # greatest() passes over nulls.
+        return F.when(is_known & F.col(name).isNotNull(), F.greatest(F.col(name), F.lit(0)))
+
+    are_known = F.col("between_us").isNotNull() & F.col("service_us").isNotNull()
+    between = _or_0(F.when(are_known, F.least(duration("between_us"), duration("service_us"))))
     rows = records.select(
         begin.cast("bigint").alias("window"),
         *DIMENSIONS,
-        # greatest() passes over nulls.
-        *(
-            F.when(is_known & F.col(f"{name}_us").isNotNull(), F.greatest(F.col(f"{name}_us"), F.lit(0))).alias(name)
-            for name in DISTRIBUTIONS
-        ),
+        *((duration(f"{name}_us") - (between if name == "service" else 0)).alias(name) for name in DISTRIBUTIONS),
+        between.alias("between"),
         F.when(is_known, F.col("handler_us")).alias("handler"),
         F.when(is_known, _reply()).alias("reply"),
         "req_bytes",
@@ -114,6 +119,7 @@ def measured(records: DataFrame, window_seconds: int) -> DataFrame:
         _or_0(F.col("reply")).alias("reply_us"),
         F.col("req_bytes").alias("request_bytes"),
         F.col("rep_bytes").alias("reply_bytes"),
+        F.col("between").alias("between_us"),
         *DISTRIBUTIONS,
     )
 

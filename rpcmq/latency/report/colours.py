@@ -29,6 +29,7 @@ _SCHEMES = {
     "max": ("#66707d", "#7e8a9a"),
     # stages
     "queued": ("#e69f00", "#e3a52c"),
+    "between": ("#7b5cc4", "#b9a2f5"),
     "network": ("#009e73", "#26b58c"),
     "handler": ("#0073b3", "#3f9fe0"),
     "reply": ("#882255", "#f5c2e7"),
@@ -53,7 +54,7 @@ DARK = {name: dark for name, (_, dark) in _SCHEMES.items()}
 #: Names of the colours of quantiles.
 QUANTILES = {0.5: "p50", 0.9: "p90", 0.95: "p95", 0.99: "p99", 0.999: "p999"}
 #: Names of the colours of stages.
-STAGES = ("queued", "network", "handler", "reply", "rest")
+STAGES = ("queued", "between", "network", "handler", "reply", "rest")
 #: Outcomes that have a colour of that name; all else is "other".
 OUTCOMES = (
     "remote_error", "timeout", "no_consumer", "overloaded", "link_lost", "cancelled", "protocol", "draining", "denied",

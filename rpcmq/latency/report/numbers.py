@@ -15,13 +15,17 @@ QUANTILES = (0.5, 0.9, 0.95, 0.99, 0.999)
 #: Stages of a message's time, in order: name and description (see ``stages``).
 STAGES = {
     "queued": ("queued", "not at a server: waiting in routers, for a free server, between attempts"),
+    "between": ("between routers", "to the server's router and back, and waiting in either to be read"),
     "network": (
         "network, and service's queue",
         "from the router to the service, and waiting there outside the method",
     ),
     "handler": ("handler", "in the method, as the service reports"),
     "reply": ("reply", "the way back: from the service's sending of its answer to the router"),
-    "rest": ("rest", "at the server, and not told apart: the service did not report its times"),
+    "rest": (
+        "rest",
+        "at the server or its router, and not told apart: the service did not report its times to this one",
+    ),
 }
 
 
@@ -59,7 +63,7 @@ def mean(histogram: Histogram) -> float | None:
 def stages(series: Series) -> dict[str, float]:
     """The sum of the durations (microseconds) by stage, see ``STAGES``; they add up to the whole."""
     left = series.service.sum
-    found = {"queued": series.queue.sum}
+    found = {"queued": series.queue.sum, "between": float(series.between_us)}
     # Of two clocks: the handlers' times, which are the service's, may seem to be more than there is. The two others are
     # limited record by record.
     for name, spent in (("network", series.network_us), ("reply", series.reply_us), ("handler", series.handler_us)):

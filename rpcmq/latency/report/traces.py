@@ -103,6 +103,7 @@ def _line(span: Span, end: int) -> Line:
     where = f"{units.name(row['router'], 40)} → {'nobody' if server is None else units.name(server, 40)}"
     known = (
         ("queued", span.queue_us),
+        ("between routers", span.between_us),
         (f"network and service's queue{', both ways' if span.reply_us is None else ''}", span.network_us),
         ("handler", span.handler_us),
         ("reply", span.reply_us),
@@ -124,19 +125,25 @@ def _line(span: Span, end: int) -> Line:
 
 def _parts(span: Span) -> Iterator[tuple[str, float, float]]:
     """Stage, beginning and length of each part (microseconds)."""
-    at: float = span.offset_us
     queued = span.queue_us or 0
     served = max(0, (span.total_us or 0) - queued)
-    yield "queued", at, queued
-    at += queued
+    yield "queued", span.offset_us, queued
+    # The split of both ways is unknown: assume half.
+    between = min(span.between_us or 0, served) / 2
+    begin = span.offset_us + queued
+    yield "between", begin, between
+    yield from _parts_at_server(span, begin + between, served - 2 * between)
+    yield "between", begin + served - between, between
+
+
+def _parts_at_server(span: Span, at: float, served: float) -> Iterator[tuple[str, float, float]]:
     if span.network_us is None:
         yield "rest", at, served
         return
     onward = any(child.link == "hop" for child in span.children)
     there: float = min(span.network_us, served)
     if span.reply_us is None:
-        # The split of both ways is unknown: assume half.
-        there /= 2
+        there /= 2  # as above
         back, stage = there, "network"
     else:
         back, stage = min(span.reply_us, served - there), "reply"

@@ -9,6 +9,7 @@ from collections import Counter
 from pathlib import Path
 from threading import Event
 from typing import Any
+from zlib import crc32
 
 import pyarrow.parquet as pq
 import pytest
@@ -19,11 +20,12 @@ from rpcmq.cli import latency_engine
 from rpcmq.cli.latency_engine import Choice, Waiting, engine
 from rpcmq.errors import NotInstalled, UsageError
 from rpcmq.latency.jobs import gate, local_cells, local_sql, open_log
-from rpcmq.latency.jobs.batch import CELLS, report
+from rpcmq.latency.jobs.batch import CELLS, report, report_of_cells
 from rpcmq.latency.jobs.cells import files_of
 from rpcmq.latency.jobs.local import Local, LocalFailed
 from rpcmq.latency.manifest import read
 from rpcmq.latency.retention import Limits
+from rpcmq.latency.schema import LATE
 from rpcmq.latency.selection import Selection
 from tests.latency.logs import NOW, rows, ship
 from tests.latency.spools import many, spooled
@@ -225,6 +227,7 @@ from pathlib import Path
 from threading import Event
 from rpcmq.latency.jobs import local_sql
 from rpcmq.latency.jobs.local import Local
+from rpcmq.latency.schema import LATE
 from rpcmq.latency.selection import Selection
 
 def endless(*_):
@@ -260,3 +263,32 @@ def test_sigterm_leaves_neither_files_nor_half_of_the_cells(log: Path, tmp_path:
             child.kill()
     assert (child.returncode, errors) == (143, b"")
     assert os.listdir(files) == os.listdir(out) == []
+
+
+def as_before(path: Path, late: set[str]) -> bytes:
+    """Write the Parquet file ``path`` anew without the columns ``late``; return its content."""
+    table = pq.ParquetFile(path).read()
+    pq.write_table(table.drop_columns(sorted(late)), path, write_page_checksum=True)
+    return path.read_bytes()
+
+
+def test_a_log_and_cells_of_before_there_were_late_columns_are_read(log: Path, tmp_path: Path) -> None:
+    manifest = (log / "manifest.jsonl").read_text()
+    for path, file in read(log).live.items():
+        content = as_before(log / path, set(LATE))
+        for name, before, after in (("crc32", file.crc32, crc32(content)), ("bytes", file.bytes, len(content))):
+            manifest = manifest.replace(f'"{name}":{before}', f'"{name}":{after}')
+    (log / "manifest.jsonl").write_text(manifest)
+
+    made = report(Local(), Selection(log), tmp_path / "out")
+
+    assert (made.account.counted, made.account.set_aside) == (500, [])
+    assert sum(each.between_us for each in made.methods) == 0
+    for path in files_of(tmp_path / "out" / CELLS):
+        as_before(path, {"between_us"})
+    again = report_of_cells(Local(), Selection(tmp_path / "out"))
+    assert [each.service.sum for each in again.methods] == [each.service.sum for each in made.methods]
+    # And the shipper takes them for what they are.
+    ship(log, now=NOW + 2 * HOUR)
+    assert not (log / "quarantine").exists()
+    assert all(row["between_us"] is None for row in rows(log))

@@ -59,7 +59,7 @@ def record(seq: int, at: float = 0.0, **changed: Any) -> dict[str, Any]:
 
 def lost(seq: int, at: float = 0.0, **changed: Any) -> dict[str, Any]:
     """A record of a call whose end nobody knows."""
-    durations = dict.fromkeys(("total_us", "queue_us", "service_us", "handler_us", "reply_us"))
+    durations = dict.fromkeys(("total_us", "queue_us", "service_us", "handler_us", "reply_us", "between_us"))
     return record(seq, at, outcome="unknown", rep_bytes=0, **durations, **changed)
 
 
@@ -86,7 +86,11 @@ def some_records(count: int = 400) -> list[dict[str, Any]]:
             total_us=queue + (0 if nobody else served),
             handler_us=None if nobody or seq % 4 == 0 else served // 2,
             reply_us=None if nobody or seq % 5 == 0 else served // (1 + seq % 7),
+            between_us=None,
         )
+        if seq % 6 == 1 and not nobody:
+            # At another router, which a service's clock is not heard from.
+            row |= {"reply_us": None, "server_router": "r2", "between_us": served // (2 + seq % 3)}
         found.append(lost(seq, row["recv_at"] / SECOND, method="a") if seq % 13 == 0 else row)
     return found
 
@@ -156,8 +160,8 @@ def test_cells_of_a_few_records(spark: SparkSession) -> None:
         lost(5, 60.0),
         lost(6, 61.0),
     ]
-    sums = {"records": 3, "handler_us": 20, "handlers": 2, "network_us": 7, "reply_us": 5}
-    none = dict.fromkeys(("handler_us", "handlers", "network_us", "reply_us", "reply_bytes"), 0)
+    sums = {"records": 3, "handler_us": 20, "handlers": 2, "network_us": 7, "reply_us": 5, "between_us": 0}
+    none = dict.fromkeys(("handler_us", "handlers", "network_us", "reply_us", "reply_bytes", "between_us"), 0)
     expected = [
         cell(
             60,
@@ -221,6 +225,28 @@ def test_the_way_there_and_the_way_back_are_of_records_that_tell_both(spark: Spa
     assert {name: (each.network_us, each.reply_us) for name, each in found.items()} == {
         name: (there, back) for name, (_, there, back) in records.items()
     }
+
+
+def test_the_time_between_routers_is_apart_from_that_at_the_server(spark: SparkSession) -> None:
+    far = {"service_us": 1000, "handler_us": 600, "reply_us": None}
+    # What is between routers, and what is left at the server.
+    records: dict[str, tuple[dict[str, Any], int, int]] = {
+        "far": (far | {"between_us": 300}, 300, 700),
+        "here": (far | {"between_us": None}, 0, 1000),
+        "not told": (far | {"between_us": None, "server_router": "r2"}, 0, 1000),
+        "above": (far | {"between_us": 5000}, 1000, 0),
+        "below": (far | {"between_us": -5}, 0, 1000),
+        "nobody": (far | {"service_us": None, "handler_us": None, "between_us": 300}, 0, 0),
+        "no end": (far | {"between_us": 300, "outcome": "unknown"}, 0, 0),
+    }
+    rows = [record(n, method=name, **changes) for n, (name, (changes, *_)) in enumerate(records.items())]
+
+    found = {each.key["method"]: each for each in made_of(rollup(cells(frame(spark, rows)), METHOD), METHOD)}
+
+    assert {name: (each.between_us, each.service.sum) for name, each in found.items()} == {
+        name: (between, left) for name, (_, between, left) in records.items()
+    }
+    assert stages(found["far"])["between"] == 300 and stages(found["here"])["between"] == 0
 
 
 def test_stages_of_cells_add_up_to_the_whole(spark: SparkSession) -> None:

@@ -38,7 +38,7 @@ def test_numbers_are_raw_and_have_their_intervals() -> None:
     assert p90["value"] == series.total.quantile(0.9)
     assert p90["low"] <= p90["value"] <= p90["high"]
     assert (first["total_us"]["max"], first["total_us"]["sum"]) == (series.total.max, series.total.sum)
-    assert list(first["stages_us"]) == ["queued", "network", "handler", "reply", "rest"]
+    assert list(first["stages_us"]) == ["queued", "between", "network", "handler", "reply", "rest"]
     assert sum(first["stages_us"].values()) == series.total.sum
     assert (first["stages_us"]["network"], first["stages_us"]["reply"]) == (series.network_us, series.reply_us)
     assert first["stages_us"]["handler"] == series.handler_us

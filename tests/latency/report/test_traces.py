@@ -23,7 +23,7 @@ def test_the_longest_first_each_record_inside_of_it() -> None:
                 assert part.left + part.width <= 100.001
             ends = [part.left + part.width for part in line.parts]
             assert [part.left for part in line.parts[1:]] == pytest.approx(ends[:-1])
-    assert stages == set(STAGES)
+    assert stages == set(STAGES) - {"between"}
     assert made[0].outcome == "timeout"
     assert made[-1].id == ""
 
@@ -39,6 +39,20 @@ def test_parts_are_the_stages_in_their_order() -> None:
     ]
     title = "queued 100 µs, network and service's queue, both ways 400 µs, handler 500 µs, total 1.00 ms"
     assert title in line.title
+
+
+def test_the_time_between_routers_is_on_either_side_of_the_server() -> None:
+    row = reports.row(queue_us=100, service_us=900, handler_us=500, between_us=200, total_us=1000)
+    [line] = traces([row | {"server_router": "r2"}])[0].lines
+    assert [(part.stage, part.left, part.width) for part in line.parts] == [
+        ("queued", 0, 10),
+        ("between", 10, 10),
+        ("network", 20, 10),
+        ("handler", 30, 50),
+        ("network", 80, 10),
+        ("between", 90, 10),
+    ]
+    assert "between routers 200 µs" in line.title
 
 
 def test_parts_stand_where_they_were_if_the_way_back_is_known() -> None:
