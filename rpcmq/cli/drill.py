@@ -87,10 +87,13 @@ def drill_command(
     slow-subscriber  somebody takes one event a second
     disk-full        the router can write nothing
     files            the router can open no more files
+    link-cut         nothing passes between two routers, silently
+    link-reset       the connection between two routers is reset
 
     With --routers above 1 the processes are spread over the routers of one mesh. The faults may be kill, stop,
-    router, router-restart, router-stop (each of any router, one at a time), hog and slow-subscriber; and the death of
-    a router excuses nothing: no call may fail, none be lost or started twice.
+    router, router-restart, router-stop, link-cut, link-reset (each of any router or two, one at a time), hog and
+    slow-subscriber; and the death of a router excuses nothing: no call may fail, none be lost or started twice. Nor
+    does a link that is cut for less than mesh.lost_seconds.
 
     Exits with 1 if anything was lost, doubled, misrouted, or not as docs/guarantees.md promises. SIGTERM and SIGINT
     end its processes, remove its temporary folder, and exit with 143 and 130.

@@ -14,7 +14,7 @@ from time import monotonic
 import gevent
 
 from rpcmq.drill.disturbances import RESTART, SILENCE
-from rpcmq.drill.mesh import drill_of
+from rpcmq.drill.mesh import MeshDrill, drill_of
 from rpcmq.drill.place import Place
 from rpcmq.drill.result import Result
 from rpcmq.drill.run import Drill
@@ -206,6 +206,23 @@ def open_files(pid: int) -> int:
     return len(os.listdir(f"/proc/{pid}/fd"))
 
 
+# --- of the links between routers -----------------------------------------------------------------
+
+
+def _link(kind: str) -> Fault:
+    """A fault of the link between two routers, unless a router, or a link, has one."""
+
+    def inject(drill: Drill, rng: Random, seconds: float) -> None:
+        if isinstance(drill, MeshDrill) and drill.router_lock.acquire(blocking=False):
+            try:
+                with drill.link_fault(kind):
+                    gevent.sleep(seconds)
+            finally:
+                drill.router_lock.release()
+
+    return inject
+
+
 FAULTS: dict[str, Fault] = {
     "kill": _process(_kill, "service"),
     "stop": _process(_stop, "service", "caller"),
@@ -226,10 +243,17 @@ FAULTS: dict[str, Fault] = {
     "slow-subscriber": _slow_subscriber,
     "disk-full": _router(_fill_disk),
     "files": _router(_take_files),
+    "link-cut": _link("cut"),
+    "link-reset": _link("reset"),
 }
 
 #: The faults that a drill with several routers may have.
-OF_A_MESH = ("kill", "stop", "router", "router-restart", "router-stop", "hog", "slow-subscriber")
+OF_A_MESH = (
+    "kill", "stop", "router", "router-restart", "router-stop", "hog", "slow-subscriber", "link-cut", "link-reset",
+)  # fmt: skip
+
+#: The faults that only a drill with several routers may have.
+_OF_LINKS = ("link-cut", "link-reset")
 
 #: The faults that need plain programs.
 NEEDS_PLAIN = ("kill-plain",)
@@ -256,9 +280,11 @@ def check_faults(names: tuple[str, ...], topology: Topology) -> None:
     """Refuse faults, and loads, of one router only.
 
     Raises:
-        UsageError: the topology has several routers, and these are not for such a drill.
+        UsageError: the topology has several routers, and these are not for such a drill; or the other way round.
     """
     if topology.routers == 1:
+        if unfit := [name for name in names if name in _OF_LINKS]:
+            raise UsageError(f"only with several routers (--routers 3): {', '.join(unfit)}")
         return
     if unfit := [name for name in names if name not in OF_A_MESH]:
         raise UsageError(f"not with several routers: {', '.join(unfit)}; these are: {', '.join(OF_A_MESH)}")

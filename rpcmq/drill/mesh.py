@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from typing import Any
 
 from rpcmq.drill.checks import Verdict
-from rpcmq.drill.mesh_checks import check_mesh
+from rpcmq.drill.mesh_checks import LINK, check_mesh
+from rpcmq.drill.router_links import CuttableMesh
 from rpcmq.drill.run import Drill
 from rpcmq.errors import UsageError
 from rpcmq.testing.processes import RouterProcess
-from rpcmq.testing.router_mesh import RouterMesh
 
 __all__ = ["MeshDrill", "drill_of"]
 
@@ -28,7 +28,7 @@ class MeshDrill(Drill):
             raise UsageError("a drill with several routers has no keys: leave security.keys out")
         if self.topology.router_config:
             settings["file"] = self.topology.router_config
-        self._mesh = RouterMesh(self.topology.routers, **settings)
+        self._mesh = CuttableMesh(self.topology.routers, **settings)
         self.router = self._mesh.routers[0]
 
     @property
@@ -45,6 +45,18 @@ class MeshDrill(Drill):
         """Let any router be the one that a fault is for."""
         self.router = self.rng.choice(self._mesh.routers)
         yield
+        self._mesh.wait_until_linked(timeout=60.0)
+
+    @contextmanager
+    def link_fault(self, kind: str) -> Iterator[None]:
+        """Around a fault of the link between any two routers: ``cut``, or ``reset``, which is over at once."""
+        one, other = self.rng.sample(self._mesh.routers, 2)
+        target = f"{LINK} {one.name[-1]}-{other.name[-1]}"
+        self.fault(f"link-{kind}", target)
+        (self._mesh.cut if kind == "cut" else self._mesh.reset)(one, other)
+        yield
+        self._mesh.heal()
+        self.healed(f"link-{kind}", target)
         self._mesh.wait_until_linked(timeout=60.0)
 
     def _check(self) -> Verdict:

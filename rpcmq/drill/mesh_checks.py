@@ -1,7 +1,8 @@
 """Check the history of a drill with several routers: which of them a message went by is of no interest, its fate is.
 
 Only the death of a process excuses anything, and only of what that process may have had; the death of a router excuses
-nothing. Pure, as :mod:`rpcmq.drill.checks`.
+nothing. A link between routers that is cut for longer than ``mesh.lost_seconds`` excuses calls that end without a
+result; a shorter cut excuses nothing. Pure, as :mod:`rpcmq.drill.checks`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,10 @@ from rpcmq.drill.promises import Bounds, Violation
 from rpcmq.drill.verdict import Verdict
 from rpcmq.drill.work import Work
 
-__all__ = ["check_mesh"]
+__all__ = ["LINK", "check_mesh"]
+
+#: The target of a fault of the link between two routers begins with this.
+LINK = "link"
 
 #: A handler's own error is an answer.
 _ANSWERS = ("ok", "remote_error", "RemoteError")
@@ -100,7 +104,12 @@ class _MeshChecker:
     def _is_excused(self, work: Work, until: float) -> bool:
         """Whether a process had a fault that ``work`` may have felt."""
         since = work.submitted_at - self._bounds.recovery
-        return any(begin < until and end > since for _, begin, end, _ in self._faults)
+        return any(
+            begin < until
+            and end > since
+            and (not name.startswith(LINK) or min(end, until) - begin >= self._bounds.parted)
+            for name, begin, end, _ in self._faults
+        )
 
     def finish(self) -> Verdict:
         """Check the complete history for missing events."""

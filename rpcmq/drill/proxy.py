@@ -64,12 +64,9 @@ class _Way:
 class _Pair:
     """A connection: the process's end is near, the router's far."""
 
-    def __init__(self, proxy: FaultProxy, near: Any, far: Any) -> None:
-        self.near, self.far = near, far
-        self.ways = (
-            _Way(proxy, near, far, proxy.to_router),
-            _Way(proxy, far, near, proxy.to_process),
-        )
+    def __init__(self, proxy: FaultProxy, near: Any, far: Any, gates: tuple[Event, Event]) -> None:
+        self.near, self.far, self.gates = near, far, gates
+        self.ways = (_Way(proxy, near, far, gates[0]), _Way(proxy, far, near, gates[1]))
 
     def wait(self) -> None:
         """Until either direction has ended, unless the connection is half-open."""
@@ -98,16 +95,17 @@ class FaultProxy:
     """Listens on a loopback port and passes on to the router at ``url``.
 
     Args:
-        url: ``tcp://host:port``.
+        url: ``tcp://host:port``; empty: as :meth:`lead_to` says.
 
     Attributes:
         url: where processes connect instead.
         delay_seconds: how long each piece is under way, in either direction.
     """
 
-    def __init__(self, url: str) -> None:
-        host, _, port = url.removeprefix("tcp://").rpartition(":")
-        self._target = host.strip("[]"), int(port)
+    def __init__(self, url: str = "") -> None:
+        self._target: tuple[str, int] | None = None
+        if url:
+            self.lead_to(url)
         self._pairs: set[_Pair] = set()
         self.to_router, self.to_process = Event(), Event()
         self.to_router.set()
@@ -117,8 +115,20 @@ class FaultProxy:
         self._server.start()
         self.url = f"tcp://127.0.0.1:{self._server.server_port}"
 
+    def lead_to(self, url: str) -> None:
+        """Pass on to the router at ``url`` from now on; connections before that are reset."""
+        host, _, port = url.removeprefix("tcp://").rpartition(":")
+        self._target = host.strip("[]"), int(port)
+
+    def gates(self, near: Any) -> tuple[Event, Event]:
+        """The gates of a new connection to the router and back; each is set while nothing is in the way."""
+        return self.to_router, self.to_process
+
     def _serve(self, near: Any, address: object) -> None:
         try:
+            if self._target is None:
+                raise OSError("there is no router yet")
+            gates = self.gates(near)
             far = create_connection(self._target, timeout=5.0)
         except OSError:
             _reset(near)
@@ -126,17 +136,23 @@ class FaultProxy:
         far.settimeout(None)
         for end in (near, far):
             end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        pair = _Pair(self, near, far)
+        pair = _Pair(self, near, far, gates)
         self._pairs.add(pair)
         pair.wait()
-        self._cut(pair)
+        self.cut(pair)
 
-    def _cut(self, pair: _Pair) -> None:
+    def cut(self, pair: _Pair) -> None:
+        """Reset both ends of one connection."""
         if pair in self._pairs:
             self._pairs.discard(pair)
             pair.cut()
 
     # --- faults ------------------------------------------------------------------------------
+
+    @property
+    def pairs(self) -> list[_Pair]:
+        """The connections at this moment."""
+        return list(self._pairs)
 
     @property
     def open(self) -> int:
@@ -146,7 +162,7 @@ class FaultProxy:
     def reset(self) -> None:
         """Reset all connections; new ones are taken."""
         for pair in list(self._pairs):
-            self._cut(pair)
+            self.cut(pair)
 
     def partition(self, to_router: bool = True, to_process: bool = True) -> None:
         """Block these directions from now on; connections stay, and data queues."""

@@ -70,6 +70,7 @@ def bounds_of(settings: Mapping[str, Any], file: str = "") -> Bounds:
         recovery_window=config.router.recovery_seconds,
         resume=link.resume_seconds,
         noticed=link.heartbeat_seconds + 1.0,
+        parted=config.mesh.lost_seconds,
         drain=config.router.drain_seconds,
         # Beyond the half second that a caller waits for the router's word.
         overdue=1.5,

@@ -60,11 +60,13 @@ class RouterMesh:
                 self._running.enter_context(each.value)
         self.routers += [each.get() for each in starting]
         for router in self.routers:
-            router.configure(mesh_peers=",".join(url for url in self.urls if url != router.url))
+            others = (self._endpoint(each) for each in self.routers if each is not router)
+            router.configure(mesh_peers=",".join(others))
 
-    def _start(self, number: int) -> RouterProcess:
+    def _start(self, number: int, **more: Any) -> RouterProcess:
         name = chr(ord("a") + number)
         settings = {"router_name": name, "router_id": number + 1, "mesh_peers": ",".join(self.urls), **self._config}
+        settings |= more
         started = RouterProcess(**settings)
         started.name = f"router {name}"
         return started
@@ -72,7 +74,11 @@ class RouterMesh:
     @property
     def urls(self) -> list[str]:
         """The endpoints of all of them, for clients and services."""
-        return [router.url for router in self.routers]
+        return [self._endpoint(router) for router in self.routers]
+
+    def _endpoint(self, router: RouterProcess) -> str:
+        """The endpoint at which others reach ``router``."""
+        return router.url
 
     def wait_until_linked(self, *routers: RouterProcess, timeout: float = 20.0) -> None:
         """Wait until each of ``routers``, by default all that run, is linked to the others and hears them.

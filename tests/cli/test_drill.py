@@ -40,7 +40,7 @@ def test_faults_of_one_router_are_refused_with_several(invoke):
 @pytest.mark.long
 @pytest.mark.timeout(240)
 def test_a_drill_with_three_routers(invoke, tmp_path: Path):
-    faults = "router,router-restart,router-stop"
+    faults = "router,router-restart,router-stop,link-cut,link-reset"
     arguments = ["--faults", faults, "--for", "8s", "--every", "2s", "--lasts", "1s", "--keep", str(tmp_path / "h")]
     result = invoke("drill", "--json", "--routers", "3", "--seed", "3", *arguments)
     row = json.loads(result.stdout)

@@ -9,11 +9,14 @@ import pytest
 
 from rpcmq.drill.faults import check_faults
 from rpcmq.drill.history import Event, What
-from rpcmq.drill.mesh_checks import check_mesh
+from rpcmq.drill.mesh_checks import LINK, check_mesh
 from rpcmq.drill.promises import Bounds
+from rpcmq.drill.router_links import CuttableMesh
 from rpcmq.drill.topology import Topology
 from rpcmq.drill.verdict import Verdict
 from rpcmq.errors import UsageError
+from rpcmq.testing import eventually
+from rpcmq.testing.processes import RouterProcess
 
 CALL = Event(1.0, "c0", What.SUBMIT, "call", {"verb": "call", "topic": "drill", "timeout": 20.0})
 CALL_STARTS = Event(1.1, "s0", What.START, "call", {"topic": "drill", "attempt": 0})
@@ -84,9 +87,50 @@ def test_an_idempotent_call_and_a_fanout_may_start_at_several() -> None:
     [
         (lambda: check_faults(("router", "partition"), Topology(routers=3)), "not with several routers: partition"),
         (lambda: check_faults(("router",), Topology(routers=3, misspelt=0.1)), "misspelt"),
+        (lambda: check_faults(("link-cut",), Topology()), "only with several routers"),
     ],
 )
 def test_what_only_one_router_can_have_is_refused(refuse: Callable[[], Any], text: str) -> None:
     with pytest.raises(UsageError, match=text):
         refuse()
     check_faults(("partition",), Topology())
+
+
+def cut_of(seconds: float) -> tuple[Event, ...]:
+    link = {"target": f"{LINK} a-b"}
+    begin = Event(1.05, "drill", What.FAULT, "link-cut", link)
+    return begin, Event(1.05 + seconds, "drill", What.HEALED, "link-cut", link)
+
+
+def test_only_a_long_cut_of_a_link_between_routers_excuses_a_failed_call_and_nothing_a_second_start() -> None:
+    late = LINK_LOST._replace(at=12.0)
+    assert verdict_on(*without(CALL_ENDS, late), *cut_of(7.0)).ok
+    assert [each.check for each in verdict_on(*without(CALL_ENDS, late), *cut_of(5.0)).violations] == ["failed"]
+    # It was cut for long in the end, and not yet when the call failed.
+    early = LINK_LOST._replace(at=3.0)
+    assert [each.check for each in verdict_on(*without(CALL_ENDS, early), *cut_of(7.0)).violations] == ["failed"]
+    twice = CALL_STARTS._replace(at=1.15, process="s1")
+    assert [each.check for each in verdict_on(*WHOLE, twice, *cut_of(7.0)).violations] == ["started twice"]
+    assert verdict_on(*without(CAST_STARTS), *cut_of(7.0)).lost == 1
+
+
+@pytest.mark.long
+@pytest.mark.timeout(120)
+def test_a_link_between_two_routers_is_cut_and_no_other_one() -> None:
+    with CuttableMesh(3) as mesh:
+        a, b, c = mesh
+        mesh.cut(a, b)
+        eventually(lambda: "b" not in mesh.neighbours(a) and "a" not in mesh.neighbours(b), 20.0)
+        assert mesh.neighbours(c) == ["a", "b"]
+        assert "c" in mesh.neighbours(a) and "c" in mesh.neighbours(b)
+        mesh.heal()
+        mesh.wait_until_linked()
+        before = connects(a, "b")
+        mesh.reset(a, b)
+        eventually(lambda: connects(a, "b") > before, 20.0)
+        mesh.wait_until_linked()
+
+
+def connects(router: RouterProcess, other: str) -> int:
+    rows = router.view("mesh")["routers"]
+    return int(next(row["counters"]["connects"] for row in rows if row["name"] == other and "counters" in row))
