@@ -10,11 +10,25 @@ from rpcmq.errors import IdentityTaken, RpcError
 from rpcmq.transport.connection import Connection
 from rpcmq.transport.shell import ClientShell, WaitableEvent
 
-__all__ = ["is_in_mesh"]
+__all__ = ["are_mesh", "is_in_mesh"]
+
+#: Seconds for which the other routers are waited for once one of a mesh has welcomed the process.
+_OTHERS = 0.3
+
+
+def are_mesh(connections: Sequence[Connection]) -> bool:
+    """Whether all routers that ``connections`` are linked to are in a mesh, and there is any.
+
+    One that is not, because it is of an older version, say, is no part of it: what it has does not get there.
+    """
+    welcomed = [connection.uplink for connection in connections if connection.uplink.ready]
+    return bool(welcomed) and all(uplink.moves.mesh is not None for uplink in welcomed)
 
 
 def is_in_mesh(connections: Sequence[Connection], shell: ClientShell, timeout: float) -> bool:
-    """Wait until a router welcomes one of ``connections``; return whether that is in a mesh.
+    """Wait until a router welcomes one of ``connections``; return whether that is in a mesh, with all others.
+
+    The others have a moment more: a process that was given routers of a mesh and others needs a link to each.
 
     Args:
         timeout: seconds.
@@ -30,11 +44,18 @@ def is_in_mesh(connections: Sequence[Connection], shell: ClientShell, timeout: f
     for connection in connections:
         shell.spawn(_wait, connection, timeout, failed, changed)
     while (left := deadline - monotonic()) > 0 and len(failed) < len(connections):
-        for connection in connections:
-            if connection.uplink.router is not None:
-                return connection.uplink.moves.mesh is not None
+        welcomed = [connection for connection in connections if connection.uplink.ready]
+        if welcomed and not are_mesh(welcomed):
+            return False
+        if welcomed:
+            deadline = min(deadline, monotonic() + _OTHERS)
+            if len(welcomed) + len(failed) >= len(connections):
+                return True
+            left = deadline - monotonic()
         changed.wait(left)
         changed.clear()
+    if are_mesh(connections):
+        return True
     for error in failed:
         if isinstance(error, IdentityTaken):
             raise error

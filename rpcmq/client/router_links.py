@@ -20,7 +20,7 @@ from functools import partial
 from typing import Protocol
 
 from rpcmq.client.event_link import EventLink
-from rpcmq.client.mesh_probe import is_in_mesh
+from rpcmq.client.mesh_probe import are_mesh, is_in_mesh
 from rpcmq.client.process import Process
 from rpcmq.client.router_subscriptions import RouterSubscriptions
 from rpcmq.config import ClientConfig
@@ -91,7 +91,7 @@ class RouterLinks:
     def follow_mesh(self, connections: Sequence[Connection], timeout: float) -> bool:
         """Whether the routers are a mesh: then the caller's link, and the link for events, are used for everything.
 
-        The first router that welcomes this process decides, until the routers become a mesh.
+        The routers that welcome this process first decide, until all that it is linked to are a mesh.
 
         Args:
             connections: to each router, over which to ask them.
@@ -117,7 +117,7 @@ class RouterLinks:
         return self._in_mesh
 
     def _mesh_changed(self) -> None:
-        if not self._in_mesh and any(connection.uplink.moves.mesh is not None for connection in self._watched):
+        if not self._in_mesh and are_mesh(self._watched):
             self._in_mesh = True
             self._caller.shell.spawn(self._go_over)
 

@@ -209,6 +209,29 @@ def test_a_service_goes_over_to_one_router_when_they_become_a_mesh(strangers: Ro
     assert service.stop(20)
 
 
+@pytest.mark.parametrize("is_first", [True, False], ids=["from the beginning", "later"])
+def test_a_service_stays_at_a_router_that_is_not_in_the_mesh_of_its_other_one(
+    strangers: Routers, stack: ExitStack, is_first: bool, client_shell: Any
+) -> None:
+    """One of an older version, say, while the others are updated."""
+    other, outside = strangers
+    third = stack.enter_context(testing.router(router_id=3, router_name="c"))
+    if is_first:
+        become_a_mesh((other, third))
+    urls = [other.url, outside.url]
+    service = Service("compute", Echo(), router=urls, host="n", identity="node", shell=client_shell)
+    stack.callback(service.stop, 5.0)
+    service.start()
+    if not is_first:
+        become_a_mesh((other, third))
+        # When the process has been told, too.
+        eventually(lambda: len(links(other, "node")) == 1 and len(other.query("mesh")["routers"]) == 1)
+    for url in (*urls, third.url):
+        with Client(url, shell=client_shell) as client:
+            assert client.call(None, "compute", message("echo", value=5), 20) == 5
+    assert links(outside, "node") == [("roundrobin", "consumer")]
+
+
 def test_a_subscriber_goes_over_to_one_router_when_they_become_a_mesh(
     strangers: Routers, stack: ExitStack, client_shell: Any
 ) -> None:
