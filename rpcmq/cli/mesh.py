@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
+from itertools import pairwise
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -11,11 +13,12 @@ import gevent
 
 from rpcmq.cli.exit_codes import ExitCode
 from rpcmq.cli.mesh_links import LINKED, links_table
+from rpcmq.cli.mesh_path import path_to
 from rpcmq.cli.mesh_routers import Answers, ask_all, client_of, mesh_view, router_of, routers_in
 from rpcmq.cli.options import State, connects, json_option, make_client, positive
 from rpcmq.cli.output import Output, add_row, print_json, table
 from rpcmq.cli.text import counted, plain
-from rpcmq.errors import UsageError
+from rpcmq.errors import RpcError, UsageError
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -106,9 +109,10 @@ def _missing(answers: Answers) -> Iterator[dict[str, str]]:
 @connects
 @click.pass_obj
 def path_command(state: State, one: str, other: str, timeout: float) -> int | None:
-    """Tell how messages go from router ONE to router OTHER: directly, or why not.
+    """Tell how messages go from router ONE to router OTHER: over which routers, or why not at all.
 
-    Routers are named, or given by their ids. The exit code is 1 if there is no way.
+    Routers are named, or given by their ids. Each hop has the round trip that its first router has measured. The exit
+    code is 1 if there is no way.
     """
     with make_client(state, timeout) as client:
         view = mesh_view(client, timeout)
@@ -122,26 +126,51 @@ def path_command(state: State, one: str, other: str, timeout: float) -> int | No
     if begin["id"] == end["id"]:
         raise UsageError(f"{one!r} and {other!r} are the same router")
     if begin["id"] != view["router_id"]:
-        with client_of(state, begin, timeout) as client:
-            view = mesh_view(client, timeout)
-    found = router_of(view, str(end["id"]))
-    return _show_path(state, begin, end, found)
+        view = _view_of(state, begin, timeout)
+    link = router_of(view, str(end["id"]))
+    if link is None or link["state"] != LINKED:
+        problem = "it does not know that router" if link is None else link["why"] or link["state"]
+        if state.json:
+            print_json({"path": [], "hops": [], "round_trip_ms": None, "problem": problem})
+        else:
+            click.echo(plain(f"rpcmq: {begin['name']} -> {end['name']}: no link: {problem}"), err=True)
+        return ExitCode.FAILED
+    _show_path(state, link, list(_hops(state, view, end["id"], timeout)))
+    return None
 
 
-def _show_path(state: State, begin: dict[str, Any], end: dict[str, Any], link: dict[str, Any] | None) -> int | None:
-    is_linked = link is not None and link["state"] == LINKED
-    problem = "it does not know that router" if link is None else link["why"] or link["state"]
-    trip = link["round_trip_ms"] if link is not None and is_linked else None
-    names = [begin["name"], end["name"]]
+def _view_of(state: State, row: dict[str, Any], timeout: float) -> dict[str, Any]:
+    with client_of(state, row, timeout) as client:
+        return mesh_view(client, timeout)
+
+
+def _hops(state: State, view: dict[str, Any], end: int, timeout: float) -> Iterator[dict[str, Any]]:
+    """The connections on the way from the router of ``view`` to the router ``end``; of a silent one no round trip."""
+    path = [router_of(view, str(id)) for id in path_to(view, end)]
+    for one, other in pairwise(path):
+        assert one is not None and other is not None, "the view names them"
+        trip = None
+        with suppress(RpcError):  # its round trip is left out, not the hop
+            seen = view if one["id"] == view["router_id"] else _view_of(state, one, timeout)
+            row = router_of(seen, str(other["id"]))
+            trip = row.get("round_trip_ms") if row is not None else None
+        yield {"router": one["name"], "other": other["name"], "round_trip_ms": trip}
+
+
+def _show_path(state: State, link: dict[str, Any], hops: list[dict[str, Any]]) -> None:
+    names = [hops[0]["router"], *(hop["other"] for hop in hops)]
+    trip = link["round_trip_ms"]
     if state.json:
-        path = names if is_linked else []
-        print_json({"path": path, "round_trip_ms": trip, "problem": None if is_linked else problem})
-    elif is_linked:
-        how = "" if trip is None else f", round trip {trip:.2f} ms"
-        click.echo(plain(f"{names[0]} -> {names[1]}: direct{how}"))
-    else:
-        click.echo(plain(f"rpcmq: {names[0]} -> {names[1]}: no link: {problem}"), err=True)
-    return None if is_linked else ExitCode.FAILED
+        print_json({"path": names, "hops": hops, "round_trip_ms": trip, "problem": None})
+        return
+    how = "direct" if len(hops) == 1 else counted(len(hops), "hop")
+    click.echo(plain(f"{' -> '.join(names)}: {how}{_trip_text(trip)}"))
+    for hop in hops if len(hops) > 1 else ():
+        click.echo(plain(f"  {hop['router']} -> {hop['other']}{_trip_text(hop['round_trip_ms'])}"))
+
+
+def _trip_text(milliseconds: float | None) -> str:
+    return "" if milliseconds is None else f", round trip {milliseconds:.2f} ms"
 
 
 # --- join and leave -----------------------------------------------------------------------------
