@@ -284,8 +284,8 @@ def test_a_log_and_cells_of_before_there_were_late_columns_are_read(log: Path, t
 
     assert (made.account.counted, made.account.set_aside) == (500, [])
     assert sum(each.between_us for each in made.methods) == 0
-    for path in files_of(tmp_path / "out" / CELLS):
-        as_before(path, {"between_us"})
+    for cells in files_of(tmp_path / "out" / CELLS):
+        as_before(cells, {"between_us"})
     again = report_of_cells(Local(), Selection(tmp_path / "out"))
     assert [each.service.sum for each in again.methods] == [each.service.sum for each in made.methods]
     # And the shipper takes them for what they are.
