@@ -40,6 +40,7 @@ class BaseLink(Session):
         "is_responsive",
         "keeps",
         "leaves",
+        "maker",
         "moves",
         "origin",
         "overdrawn",
@@ -95,7 +96,9 @@ class BaseLink(Session):
     #: Whether the process knows that there may be several routers, and the number of those that it knew of.
     follows_mesh: bool
     routers: int
-    #: Answers under way to this link that are kept where they were made until they have arrived: key -> that link.
+    #: The link by which answers under way to this one were made, which are kept there until they have arrived; and for
+    #: those of others: key -> link. Most have one maker, and to note that costs nothing.
+    maker: BaseLink | None
     owed: dict[bytes, BaseLink]
     #: Whether the process wants DROPPED notices about its casts.
     wants_drops: bool
@@ -142,7 +145,14 @@ class BaseLink(Session):
         self.inbox = deque()
         self.counters = Counter()
         self.patterns = {}
-        self.window = self.permissions = None
+        self.window = self.permissions = self.maker = None
+
+    def owe(self, key: bytes, maker: BaseLink) -> None:
+        """Note that the answer with ``key``, which goes to this link, was made at another one than :attr:`maker`."""
+        if self.maker is None or (self.maker.state is LinkState.ENDED and not self.owed):
+            self.maker = maker
+        else:
+            self.owed[key] = maker
 
     def forget_inbox(self) -> None:
         """Discard the inbox: its messages were not counted as received, and will be sent again."""

@@ -175,7 +175,7 @@ class Forwarding(MeshPart):
         work = self._work.get(link)
         if work is None:
             return False
-        consumer = work.holder(request)
+        consumer = work.whole if request.is_call else work.holder(request)
         if key in consumer.in_flight:
             return False  # an earlier attempt of it is there still
         self._dispatch.deliveries.deliver(now, request, consumer)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from itertools import islice, repeat
 from math import inf
+from operator import itemgetter
 
 from rpcmq.core.router.base_link import BaseLink
 from rpcmq.core.router.link_states import LinkState
@@ -21,6 +22,8 @@ from rpcmq.wire.bodies import MESH_TYPE
 
 __all__ = ["KeptAnswers"]
 
+_kind, _key = itemgetter(KIND_AT), itemgetter(KEY)
+_REPLY = int(Kind.REPLY)
 _ANSWERS = frozenset(map(int, (Kind.REPLY, Kind.FAULT, Kind.END)))
 #: Consumers are told when so many have collected, or after so many seconds.
 _TOGETHER, _SECONDS = 256, 0.1
@@ -45,7 +48,10 @@ class KeptAnswers(MeshPart):
 
     def _answers_taken(self, now: float, link: Link, messages: list[bytes]) -> None:
         """The process of ``link`` has received ``messages``."""
-        self._note(now, link, [message[KEY] for message in messages if message[KIND_AT] in _ANSWERS])
+        kinds = bytes(map(_kind, messages))
+        if kinds.count(_REPLY) < len(kinds):
+            messages = [message for message in messages if message[KIND_AT] in _ANSWERS]
+        self._note(now, link, [*map(_key, messages)])
 
     def _taken(self, now: float, link: Link, message: bytes) -> None:
         """TAKEN of the owner of calls that were answered here.
@@ -62,7 +68,7 @@ class KeptAnswers(MeshPart):
         if not self._due:
             self._tell_at = now + _SECONDS
         # Mostly one consumer made them all: the loops are those of C.
-        makers = [*map(link.owed.pop, keys, repeat(None))]
+        makers = [*map(link.owed.pop, keys, repeat(link.maker))] if link.owed else [link.maker] * len(keys)
         for maker in dict.fromkeys(makers):
             if maker is None:
                 continue
@@ -94,11 +100,13 @@ class KeptAnswers(MeshPart):
         """Nobody is to be told any more."""
         self._due.pop(link, None)
         link.owed.clear()
+        link.maker = None
 
     def neighbour_gone(self, now: float, neighbour: Neighbour, reason: str) -> None:
         """Nobody is to be told any more."""
         self._due.pop(neighbour.link, None)
         neighbour.link.owed.clear()
+        neighbour.link.maker = None
 
 
 def _of(maker: BaseLink, keys: list[bytes], makers: list[BaseLink | None]) -> list[bytes]:

@@ -119,7 +119,7 @@ class Deliveries:
             Whether it was taken; if not it has ended.
         """
         destination = request.destination
-        remotes = destination.remotes
+        remotes = (destination.server or destination.topic).remotes
         if remotes and self.elsewhere.take(now, request, is_older):
             return True
         consumers = destination.consumers

@@ -91,8 +91,7 @@ class Dispatch:
         self.settlements = Settlements(self.requests, self.deliveries, self.departures)
         #: Takes a call that was sent to another router before: (now, link, request); False: it does not.
         self.adopts: Callable[[float, Link, Request], bool] = lambda now, link, request: False
-        #: Called with (now, request, delivery) when the answer to one that another router owns is in its outbox;
-        #: None: nobody wants to know.
+        #: Called with (now, request, delivery) when the answer to another router's request is in its outbox; or None.
         self.on_forwarded_answered: Callable[[float, Forwarded, Delivery], None] | None = None
         #: Messages that may have been started, and that other routers are asked for meanwhile.
         self.asked_for: Iterable[Request] = ()
@@ -267,7 +266,8 @@ class Dispatch:
             if not caller.marked:
                 caller.mark()
             if requests.owes_answers:
-                caller.owed[key] = link
+                if caller.maker is not link:
+                    caller.owe(key, link)
                 if self.on_forwarded_answered is not None and type(request) is Forwarded:
                     self.on_forwarded_answered(now, request, delivery)
             # As `finish` does for all other ends.

@@ -34,7 +34,7 @@ class Settlements:
         It runs what it has, whatever becomes of this router, and the senders of casts need not keep those. Idempotent
         ones are kept until they have ended: they may go to another process if this one is lost.
         """
-        if link.owed:
+        if link.maker is not None:
             self.on_answers_taken(now, link, messages)
         in_flight = {tag: consumer.in_flight for tag, consumer in link.consumers.items() if consumer.in_flight}
         if not in_flight:
