@@ -348,12 +348,10 @@ class Forwarding(MeshPart):
         remote = place.remotes.get(link)
         back = [delivery]
         if remote is not None:
-            later = list(dropwhile(lambda each: each is not delivery, remote.offered.values()))[1:]
-            remote.offered.pop(delivery.request.key, None)
-            for each in later:
-                del remote.offered[each.request.key]
-                del each.consumer.in_flight[each.request.key]
-            back += later
+            back = list(dropwhile(lambda each: each is not delivery, remote.offered.values())) or back
+            for each in back:
+                remote.offered.pop(each.request.key, None)
+                each.consumer.in_flight.pop(each.request.key, None)
             remote.room = remote.wanted = 0
         self._offer_again(now, back)
         self._acknowledge(now, link, message)
@@ -367,8 +365,8 @@ class Forwarding(MeshPart):
         remote = place.remotes.get(link) if place is not None else None
         if place is None or remote is None:
             return
-        count = int.from_bytes(payload)
-        remote.wanted = max(0, remote.wanted - count)
+        count = min(int.from_bytes(payload), remote.wanted)  # else it could have all that waits offered without end
+        remote.wanted -= count
         remote.room = (remote.room or 0) + count
         self._feed(now, place, remote)
 
@@ -389,6 +387,7 @@ class Forwarding(MeshPart):
 
     def _offer_again(self, now: float, back: list[Delivery]) -> None:
         """Requests that came back and were not started: to others, or to the head of the queue."""
+        self._requests.turns.spent += 20 * len(back)
         again = [each for each in back if not each.request.has_ended]
         for each in again:
             each.request.take_back(each)

@@ -33,6 +33,7 @@ class Introductions(MeshPart, OtherIntroducers):
 
     def __init__(self, context: MeshContext) -> None:
         self._links = context.node.links
+        self._turns = context.node.turns
         self._peer2peer = context.peer2peer
         context.peer2peer.other_routers = self
         #: By key, in the order of their deadlines.
@@ -97,6 +98,7 @@ class Introductions(MeshPart, OtherIntroducers):
 
     def _revoked(self, message: bytes) -> None:
         """Have processes end their direct links with those of a key that another router has revoked."""
+        self._turns.spend(len(self._links))
         for link in self._links:
             if link.queue_type != MESH_TYPE and (
                 link.counters[_INTRODUCED] or any(c.peer_url for c in link.consumers.values())

@@ -74,6 +74,7 @@ class LinkLimits:
         deny = {Kind.REQUEST: _deny, Kind.CAST: _deny, Kind.WANT: _ignore, Kind.INTRODUCE: _not_introduced}
         for kind, denied in deny.items():
             table[kind] = self._checked(table[kind], denied)
+        table[Kind.LOST] = self._checked_if_named(table[Kind.LOST])
         # Who asks for a message owns it from then on, whatever its address.
         table[Kind.WHERE] = table[Kind.FENCES] = _ignore
         return table
@@ -87,6 +88,11 @@ class LinkLimits:
                 denied(now, link, message)
 
         return check
+
+    def _checked_if_named(self, handler: Handler) -> Handler:
+        """Handle events that were lost: of topics that it may bring; without a topic they may be of any."""
+        checked = self._checked(handler, _ignore)
+        return lambda now, link, message: (checked if address_of(message) else _ignore)(now, link, message)
 
 
 def limits_of(link: Link, peers: Sequence[Peer]) -> LinkLimits | None:

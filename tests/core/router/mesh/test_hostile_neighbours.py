@@ -334,3 +334,29 @@ def test_nobody_that_does_not_answer_gets_room(net: MeshNetwork) -> None:
     net.advance(4.0)
     hosting = next(part for part in net.router_of("a").mesh.parts if isinstance(part, Hosting))
     assert not any(hosting._rooms._rooms.get(neighbour_of(net, "a", "b"), {}).values())
+
+
+def test_room_that_was_not_wanted_is_not_used(net: MeshNetwork) -> None:
+    """Else one that sends everything back, and makes room, would be offered all that waits again and again."""
+    row = [(place_key(Address("compute")), PlaceState(1, (1 << 32) - 1, True).encode())]
+    flood(net, interest([], begins=True), interest(row))
+    net.cut("a", "b", is_one_way=True)  # b answers only what is said here
+    api = net.process("api", router="a")
+    calls = [api.request("compute", "m", ttl=60) for _ in range(20)]
+    link = neighbour_of(net, "a", "b")
+    busy = pack(Kind.BUSY, key=calls[0].key, address=Address("compute").encode())
+    room = pack(Kind.ROOM, (1 << 31).to_bytes(4), address=Address("compute").encode())
+    router = net.router_of("a")
+    (topic,) = (each for each in router.directory if each.address.topic == "compute")
+    assert len(topic.remotes[link].offered) == 20
+    assert link.route is not None
+    router.receive(net.now, link.route, busy)
+    assert len(topic.queue) == 20 and topic.remotes[link].wanted == 20
+    router.receive(net.now, link.route, room)
+    assert len(topic.remotes[link].offered) == 20
+    router.turns.spent = 0
+    router.receive(net.now, link.route, busy)
+    assert router.turns.spent >= 400
+    topic.remotes[link].wanted = 3
+    router.receive(net.now, link.route, room + room)
+    assert len(topic.remotes[link].offered) == 3

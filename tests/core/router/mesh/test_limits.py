@@ -77,3 +77,14 @@ def test_messages_that_may_not_be_brought_are_not_handled() -> None:
     give(Kind.FENCES, "open")
     assert len(handled) == 4 and link.counters[DENIED] == 5
     assert len(answers) == 3, "of the REQUEST, the CAST and the INTRODUCE"
+
+
+def test_losses_are_told_of_topics_that_may_be_brought_only() -> None:
+    handled: list[bytes] = []
+    handlers = LinkLimits(link_of("open"), ("*/#",), ("*/#",)).handlers(
+        [lambda now, link, message: handled.append(message)] * 256
+    )
+    link = link_of("open")
+    for address in (block("open"), block("shut"), b""):
+        handlers[Kind.LOST](0.0, link, pack(Kind.LOST, bytes(4), address=address))
+    assert len(handled) == 1 and link.counters[DENIED] == 1
