@@ -358,5 +358,5 @@ def test_room_that_was_not_wanted_is_not_used(net: MeshNetwork) -> None:
     router.receive(net.now, link.route, busy)
     assert router.turns.spent >= 400
     topic.remotes[link].wanted = 3
-    router.receive(net.now, link.route, room + room)
+    router.receive(net.now, link.route, room)
     assert len(topic.remotes[link].offered) == 3
