@@ -212,6 +212,11 @@ class MeshSettings:
         env=False,
         flag=None,
     )
+    dial: str = setting(
+        "all",
+        choice("all", "peers"),
+        "routers to connect to: all that are heard of, or mesh.peers only, which carry messages to the others",
+    )
     advertise: tuple[str, ...] = setting(
         (), URLS, "endpoints that other routers and processes reach this one at; empty: router.listen"
     )

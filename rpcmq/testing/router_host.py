@@ -59,6 +59,7 @@ class RouterHost:
         notes: log events of all its lives.
         store: the store of its durable entries.
         on_action: called with each action before it is performed.
+        on_batch: called with the connection and messages of each batch that begins with a RELAY, before it is sent.
     """
 
     def __init__(
@@ -76,6 +77,7 @@ class RouterHost:
         self.notes: list[LogEvent] = []
         self.store: Store = NO_STORE
         self.on_action: Callable[[Action], None] = lambda action: None
+        self.on_batch: Callable[[bytes, Sequence[bytes]], None] = lambda route, messages: None
         self._network = network
         self._engine, self._sink = engine, sink
         self._boot = 1_700_000_000_000
@@ -161,7 +163,7 @@ class RouterHost:
         if not self.is_up:
             return True
         try:
-            self.router.effects.perform(self.store, self._send, self._perform)
+            self.router.effects.perform(self.store, self._send, self._perform, self._put)
         except StoreError:
             return False
         return True
@@ -204,6 +206,13 @@ class RouterHost:
             self._network.flush(link, None, None, True)
         else:
             self._network.flush(link, end.connection, end.outgoing, True)
+
+    def _put(self, route: bytes, messages: Sequence[bytes]) -> bool:
+        end = self.connections.ends.get(route)
+        if end is not None:
+            self.on_batch(route, messages)
+            self._network.put(end.connection, end.outgoing, list(messages))
+        return True
 
     def _perform(self, action: Action) -> None:
         self.on_action(action)

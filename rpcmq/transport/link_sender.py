@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from time import monotonic
 
 import zmq
@@ -81,6 +81,34 @@ class LinkSender:
                 raise
             self._on_gone(route)
 
+    def put(self, route: bytes, messages: Sequence[bytes]) -> bool:
+        """Send ``messages`` as one batch on a connection; return False if it takes nothing now. Never raises."""
+        try:
+            dialed = self._dialed.socket_to(route) if self._dialed_routes else None
+            (dialed or self._socket).send(route, messages)
+        except zmq.Again:
+            return False
+        except Exception as error:
+            if isinstance(error, zmq.ZMQError) and error.errno == errno.EHOSTUNREACH:
+                self._on_gone(route)
+            else:
+                self._break(route)
+            return False
+        return True
+
+    def _break(self, route: bytes) -> None:
+        self._router.faults.report(monotonic())
+        try:
+            self._disconnect(route)
+        except Exception:
+            self._router.faults.report(monotonic())
+
+    def _disconnect(self, route: bytes) -> None:
+        if not self._dialed.disconnect(route):
+            self._connections.disconnect(route)
+            self._connections.forget(route)
+        self._router.lost(monotonic(), route, "internal error while sending")
+
     def _give_up(self, link: Link) -> None:
         """Break the connection of a link whose messages could not be sent: its process resumes the session.
 
@@ -89,10 +117,7 @@ class LinkSender:
         route, again = link.route, link.origin in self._suspects
         if route is not None:
             # Send nothing more on it: part of the failed batch may have been sent.
-            if not self._dialed.disconnect(route):
-                self._connections.disconnect(route)
-                self._connections.forget(route)
-            self._router.lost(monotonic(), route, "internal error while sending")
+            self._disconnect(route)
         if again:
             self._suspects.discard(link.origin)
             self._router.links.end(monotonic(), link, "internal error while sending")

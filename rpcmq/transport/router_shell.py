@@ -201,7 +201,7 @@ class RouterShell:
         due = self.router.next_deadline()
         if (late_at := self.unidentified.next_deadline()) is not None:
             due = min(due, late_at)
-        if self._sender.blocked:
+        if self._sender.blocked or self.router.relayed.blocked:
             due = min(due, now + _RETRY)
         if self._is_store_broken:
             due = min(due, now + _STORE_RETRY)
@@ -225,8 +225,10 @@ class RouterShell:
         if sender.blocked:
             effects.dirty.extend(sender.blocked)
             sender.blocked.clear()
+        if effects.relayed.blocked:
+            effects.relayed.retry()
         try:
-            effects.perform(self._store, sender.send, self._act)
+            effects.perform(self._store, sender.send, self._act, sender.put)
         except StoreError as error:
             if not self._is_store_broken:
                 self._is_store_broken = True

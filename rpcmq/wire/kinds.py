@@ -22,6 +22,7 @@ class Kind(IntEnum):
     ACK = 0x05
     GOODBYE = 0x06
     DRAIN = 0x07
+    RELAY = 0x08
 
     REQUEST = 0x10
     CAST = 0x11

@@ -112,7 +112,7 @@ CUT_OFF = MeshPlan(
 
 #: Rule of docs/contributing/mesh-model.md -> the method that keeps it, another one that does not, and a plan.
 RULES: dict[str, tuple[type, str, Callable[..., object], MeshPlan]] = {
-    "keep": (Witness, "answered", lambda witness, task, message: None, mesh_plan_of(33, is_plain=True)),
+    "keep": (Witness, "answered", lambda witness, task, message: None, mesh_plan_of(35, is_plain=True)),
     "promise": (Witness, "_promise", lambda witness, name, stamp: None, CUT_OFF),
     "roll": (Adoption, "_decide", decide_at_once, mesh_plan_of(21, is_plain=True)),
 }

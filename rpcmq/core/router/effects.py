@@ -13,6 +13,8 @@ from typing import Protocol
 
 from rpcmq.core.common.session import Session
 from rpcmq.core.router.actions import Action
+from rpcmq.core.router.mesh.relayed_connections import RelayedConnections
+from rpcmq.core.router.mesh.ways import Put
 
 __all__ = ["NO_STORE", "Effects", "Store", "StoreError"]
 
@@ -45,33 +47,39 @@ NO_STORE: Store = _NoStore()
 class Effects:
     """The work of a shell: first :attr:`durable`, then the outboxes of :attr:`dirty`, then :attr:`actions`."""
 
-    __slots__ = ("actions", "dirty", "durable")
+    __slots__ = ("actions", "dirty", "durable", "relayed")
 
-    def __init__(self, dirty: list[Session]) -> None:
+    def __init__(self, dirty: list[Session], relayed: RelayedConnections) -> None:
         #: Entries that must be in the store before anything is sent.
         self.durable: list[bytes] = []
         #: Links that have something to send.
         self.dirty = dirty
         self.actions: list[Action] = []
+        #: Messages to and from routers that this one is not linked to.
+        self.relayed = relayed
 
     def __bool__(self) -> bool:
-        return bool(self.durable or self.dirty or self.actions)
+        return bool(self.durable or self.dirty or self.actions or self.relayed.waiting or self.relayed.transit)
 
-    def perform(self, store: Store, send: Callable[[Session], None], act: Callable[[Action], None]) -> None:
+    def perform(self, store: Store, send: Callable[[Session], None], act: Callable[[Action], None], put: Put) -> None:
         """Do everything there is.
 
         Args:
             store: for what must be durable.
             send: sends what is in the outbox of a link; must not raise.
             act: does one action; must not raise.
+            put: sends a batch on a connection, unless that takes nothing now; must not raise.
 
         Raises:
             StoreError: the store failed. Nothing was sent, and all is still to be done.
         """
-        dirty = self.dirty
-        while self.durable or dirty or self.actions:
+        dirty, relayed = self.dirty, self.relayed
+        while self.durable or dirty or self.actions or relayed.waiting or relayed.transit:
             if self.durable:
                 self._persist(store)
+            if relayed.waiting or relayed.transit:
+                # First: a batch for a neighbour and others takes what the neighbour's link has to send.
+                relayed.carry(put)
             sessions, actions = dirty[:], self.actions[:]
             dirty.clear()
             self.actions.clear()

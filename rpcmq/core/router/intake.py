@@ -37,11 +37,13 @@ class Intake:
         errors: told of messages that break the protocol.
         act: takes answers to connections without a link.
         on_dialed: takes messages of connections that were asked for with ``Dial``, and which carry no link.
+        on_relay: takes batches that begin with a RELAY, of links of routers.
     """
 
     # Measured: the path of each message is 1 % slower without.
     __slots__ = (
-        "_act", "_errors", "_faults", "_handshake", "_kinds", "_links", "_memory", "_on_dialed", "_settings", "_turns"
+        "_act", "_errors", "_faults", "_handshake", "_kinds", "_links", "_memory", "_on_dialed", "_on_relay",
+        "_settings", "_turns",
     )  # fmt: skip
 
     def __init__(
@@ -56,6 +58,7 @@ class Intake:
         faults: FaultReporter,
         act: Callable[[Action], None],
         on_dialed: Callable[[float, bytes, bytes], None],
+        on_relay: Callable[[float, Link, Sequence[bytes]], None],
     ) -> None:
         self._settings = settings
         self._links = links
@@ -67,6 +70,7 @@ class Intake:
         self._faults = faults
         self._act = act
         self._on_dialed = on_dialed
+        self._on_relay = on_relay
 
     def receive(
         self, now: float, route: bytes, batch: bytes, payloads: Sequence[bytes | memoryview] = (), user: str = ""
@@ -207,6 +211,9 @@ class Intake:
 
     def _about_link(self, now: float, route: bytes, link: Link | None, messages: list[bytes], user: str) -> None:
         message = messages[0]
+        if message[KIND_AT] == Kind.RELAY and link is not None and link.queue_type == MESH_TYPE:
+            self._relay(now, route, link, messages)
+            return
         if len(messages) > 1 and link is not None:
             error = ProtocolError("control messages must be alone in a batch", "batch")
             self._errors.of_connection(route, link, error)
@@ -231,3 +238,15 @@ class Intake:
                     self._links.control_message(now, link, message)
         except ProtocolError as error:
             self._errors.of_connection(route, link, error)
+
+    def _relay(self, now: float, route: bytes, link: Link, messages: list[bytes]) -> None:
+        link.heard = now
+        if not link.is_responsive:
+            self._links.heard_again(now, link)
+        self._turns.spent += len(messages)
+        try:
+            parse(messages[0])
+            self._on_relay(now, link, messages)
+        except ProtocolError as error:
+            # It says nothing about what the neighbour itself has sent.
+            self._errors.of_message(now, link, messages[0], error)

@@ -18,6 +18,7 @@ from rpcmq.core.router.directory import Directory
 from rpcmq.core.router.dispatch_log import Sink
 from rpcmq.core.router.faults import FaultReporter
 from rpcmq.core.router.link_table import LinkTable
+from rpcmq.core.router.mesh.relayed_connections import RelayedConnections
 from rpcmq.core.router.model import Handler, Link
 from rpcmq.core.router.settings import Settings
 from rpcmq.core.router.turns import Turns
@@ -61,6 +62,10 @@ class NodeContext:
     new_handle: Callable[[], int]
     #: The dispatch log; None: there is none.
     sink: Sink | None
+    #: The connections that other routers carry.
+    relayed: RelayedConnections
+    #: Have the engine receive a batch: (now, route, batch, detached payloads).
+    receive: Callable[[float, bytes, bytes, Sequence[bytes | memoryview]], None]
     #: Have an entry durable before anything is sent that this message, or a later one, leads to.
     persist: Callable[[bytes], None]
 
@@ -91,6 +96,13 @@ class NodeType:
 
     def meet(self, others: Sequence[NodeType]) -> None:
         """Get to know the node types of the router, of which this is one. All have been made by then."""
+
+    def relay(self, now: float, link: Link, messages: Sequence[bytes]) -> None:
+        """Take a RELAY, and the messages behind it, which came on ``link``.
+
+        Raises:
+            ProtocolError: it is malformed, or ``link`` may not send one.
+        """
 
     def connected(self, now: float, route: bytes) -> None:
         """The connection ``route``, which was asked for with :class:`rpcmq.core.router.actions.Dial`, stands."""

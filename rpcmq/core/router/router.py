@@ -32,6 +32,7 @@ from rpcmq.core.router.link_table import LinkTable
 from rpcmq.core.router.liveness import Liveness
 from rpcmq.core.router.memory import Memory
 from rpcmq.core.router.mesh.node import Mesh
+from rpcmq.core.router.mesh.relayed_connections import RelayedConnections
 from rpcmq.core.router.model import Link
 from rpcmq.core.router.node_type import NodeContext, NodeType
 from rpcmq.core.router.peer2peer.node import Peer2Peer
@@ -90,8 +91,7 @@ class Router:
         self.links = LinkTable(self._link_ended, self._link_changed)
         self.handshake = Handshake(settings, self.links, boot, new_token)
         self.liveness = Liveness(settings, self.links)
-        #: The work for the shell, in its order.
-        self.effects = Effects(self.links.dirty)
+        self.effects = Effects(self.links.dirty, RelayedConnections(self.links.counters))
         self.directory = Directory(settings)
         self.turns = Turns()
         self.drops = Drops()
@@ -102,14 +102,15 @@ class Router:
         errors = ProtocolErrors(self.refused, self.turns, self.kinds.answered, self._act)
         intake = Intake(
             settings, self.links, self.handshake, self.kinds, self.turns, self.memory, errors, self.faults, self._act,
-            self._dialed_message,
+            self._dialed_message, self._relay,
         )  # fmt: skip
         # Not methods of this class: each ZeroMQ message would cost one call more.
         self.receive = intake.receive
         self.run_next_turn = intake.run_next_turn
         context = NodeContext(
             settings, self.links, self.directory, self.drops, self.turns, self.faults, boot, now, self._act,
-            errors.of_message, intake.handle_held, new_token, self.handshake.new_handle, sink, self._persist,
+            errors.of_message, intake.handle_held, new_token, self.handshake.new_handle, sink, self.relayed,
+            self.receive, self._persist,
         )  # fmt: skip
         self.nodes = [make(context) for make in self.node_types]
         self._register_kinds()
@@ -175,6 +176,11 @@ class Router:
         return self.effects.actions
 
     @property
+    def relayed(self) -> RelayedConnections:
+        """The connections that other routers carry."""
+        return self.effects.relayed
+
+    @property
     def dirty(self) -> list[Session]:
         """The links that have something to send."""
         return self.links.dirty
@@ -224,6 +230,10 @@ class Router:
     def _dialed_message(self, now: float, route: bytes, message: bytes) -> None:
         for node in self.nodes:
             self.faults.guarded(now, node.dialed_message, route, message)
+
+    def _relay(self, now: float, link: Link, messages: Sequence[bytes]) -> None:
+        for node in self.nodes:
+            node.relay(now, link, messages)
 
     def tick(self, now: float) -> None:
         """Do what is due. Never raises: a failing step does not prevent the others."""
@@ -278,7 +288,8 @@ class Router:
             node.close(now)
 
     def _act(self, action: Action) -> None:
-        self.actions.append(action)
+        if not self.effects.relayed.takes(action):
+            self.actions.append(action)
 
     def _persist(self, entry: bytes) -> None:
         self.effects.durable.append(entry)

@@ -34,6 +34,7 @@ class Settings:
     mesh_name: str = _of("mesh.name")
     mesh_peers: tuple[str, ...] = _of("mesh.peers")
     mesh_peer: tuple[Peer, ...] = _of("mesh.peer")
+    mesh_dial: str = _of("mesh.dial")
     mesh_advertise: tuple[str, ...] = _of("mesh.advertise")
     mesh_domains: tuple[str, ...] = _of("mesh.domains")
     mesh_recovery_seconds: float = _of("mesh.recovery_seconds")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from rpcmq.core.common.session import Session
 from rpcmq.core.router.actions import Answer, LogEvent
 from rpcmq.core.router.effects import NO_STORE, Effects, StoreError
+from rpcmq.core.router.mesh.relayed_connections import RelayedConnections
 from rpcmq.core.router.model import Link
 from rpcmq.core.router.node_type import NodeContext, NodeType
 from rpcmq.core.router.router import NODE_TYPES, Router
@@ -95,7 +97,7 @@ def test_while_the_store_fails_nothing_is_sent_and_nothing_is_done(ledger: Netwo
 def test_the_order_of_effects() -> None:
     order: list[str] = []
     dirty: list[Session] = []
-    effects = Effects(dirty)
+    effects = Effects(dirty, RelayedConnections(Counter()))
 
     class Recording:
         def persist(self, entries: Sequence[bytes]) -> None:
@@ -114,15 +116,15 @@ def test_the_order_of_effects() -> None:
     link.mark()
     effects.durable += [b"a", b"b"]
     effects.actions.append(Answer(b"first", b""))
-    effects.perform(Recording(), send, act)
+    effects.perform(Recording(), send, act, lambda route, messages: True)
     assert order == ["store ab", "send", "act first", "store c", "act late"] and not effects
 
 
 def test_a_router_without_a_store_makes_nothing_durable() -> None:
-    effects = Effects([])
+    effects = Effects([], RelayedConnections(Counter()))
     effects.durable.append(b"entry")
     with pytest.raises(StoreError, match="the router has no store"):
-        effects.perform(NO_STORE, lambda session: None, lambda action: None)
+        effects.perform(NO_STORE, lambda session: None, lambda action: None, lambda route, messages: True)
     assert effects.durable == [b"entry"]
 
 

@@ -141,7 +141,7 @@ class Accepting:
 
     def _resumes(self, existing: Peering, hello: HelloBody, other: MeshIdentity) -> bool:
         link = existing.link
-        is_owner = existing.target is None and hello.token == link.token
+        is_owner = not existing.token and hello.token == link.token
         return existing.is_with(other) and is_owner and link.can_resume(hello.received)
 
     def _resume(self, now: float, peering: Peering, route: bytes, hello: HelloBody) -> None:
@@ -161,7 +161,7 @@ class Accepting:
         settings = self._node.settings
         if len(self._links) >= settings.max_links:
             raise Refusal("too-many-links", f"link limit reached (link.max_links = {settings.max_links})")
-        if len(self._peerings) >= MAX_NEIGHBOURS:
+        if not self._peerings.has_room(is_relayed=route in self._node.relayed.by_route):
             raise Refusal("too-many-links", f"a router is linked to {MAX_NEIGHBOURS} others at most")
         admission.check_room()
         self._peerings.accept(now, route, other, admission)

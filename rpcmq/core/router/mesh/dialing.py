@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from hashlib import blake2b
 from itertools import count
 from math import inf
 
@@ -19,12 +20,14 @@ from rpcmq.core.router.mesh.targets import Target
 from rpcmq.errors import ProtocolError
 from rpcmq.wire import KIND_AT, Kind
 from rpcmq.wire.bodies import RefusedBody, WelcomeBody
-from rpcmq.wire.mesh_bodies import MAX_INCARNATION, MAX_NEIGHBOURS, MeshIdentity
+from rpcmq.wire.mesh_bodies import MAX_INCARNATION, MeshIdentity
 
 __all__ = ["Dialing"]
 
-#: Seconds in which HELLO must be answered.
-_GREETING_SECONDS = 5.0
+#: Seconds in which HELLO must be answered, and over other routers, which may drop it.
+_GREETING_SECONDS, _RELAYED_GREETING_SECONDS = 5.0, 2.0
+#: Pause between two attempts (seconds) to connect to a router to which others carry the messages meanwhile.
+_SHORTCUT_PAUSE = 5.0
 #: A link that lasted less (seconds) is not dialled again at once.
 _SHORT = 1.0
 #: Refusals that do not go away by themselves.
@@ -62,8 +65,9 @@ class Dialing:
         self._problems = problems
         self._on_greeted = on_greeted
         self._numbers = count(1)
-        #: Connections without a link.
+        #: Connections without a link; and those of them on which a link is to go on.
         self._dials: dict[bytes, Target] = {}
+        self._resuming: dict[bytes, Peering] = {}
         self._next_due = inf
         self._targets.on_due, self._targets.on_closed = self._due_at, self._stop
 
@@ -84,47 +88,64 @@ class Dialing:
         self._next_due = inf
         for route, target in list(self._dials.items()):
             if target.has_greeted and now >= target.deadline:
-                text = f"{target.url}: connected, but nothing there has answered HELLO within {_GREETING_SECONDS:g} s"
+                seconds = _greeting_seconds(target)
+                text = f"{target.url}: connected, but nothing there has answered HELLO within {seconds:g} s"
                 self._fail(now, route, "no-answer", text)
         for target in list(self._targets):
             if target.route is not None:
                 self._next_due = min(self._next_due, target.deadline if target.has_greeted else inf)
             elif self._is_wanted(target):
                 if now >= target.due:
-                    self._dial(target)
+                    self._dial(now, target)
                 else:
                     self._next_due = min(self._next_due, target.due)
 
     def _is_wanted(self, target: Target) -> bool:
         """Whether ``target`` is to be dialled: there is no link to its router, or one that it can resume."""
         peering = self._peerings.of_router(target.id) if target.id else None
+        if target.is_relayed and self._context.route_to(target.id) is None:
+            return False
         if peering is not None:
-            is_lost = peering.target is target and peering.link.state is LinkState.AWAY
-            return is_lost and self._targets.closed != "left"
-        return not (self._targets.closed or self._context.has_left(target.id)) and self._has_room
+            return self._targets.closed != "left" and self._may_resume(peering, target)
+        if self._targets.closed or self._context.has_left(target.id):
+            return False
+        return len(self._dials) < _AT_ONCE and self._peerings.has_room(target.is_relayed)
+
+    def _may_resume(self, peering: Peering, target: Target) -> bool:
+        """Whether the link of ``peering`` may go on where ``target`` leads to."""
+        if not peering.token or peering.link in self._context.limits:
+            return False
+        if target.is_relayed:
+            return not peering.link.is_responsive and not any(
+                each.has_greeted and each.id == target.id for each in self._dials.values()
+            )
+        is_relayed = peering.neighbour.is_relayed
+        return is_relayed or (peering.target is target and peering.link.state is LinkState.AWAY)
 
     def _stop(self) -> None:
         """Give up connections that are being made, of which no link can come any more."""
         for route, target in list(self._dials.items()):
             if not self._is_wanted(target):
-                del self._dials[route]
+                self._forget(route)
                 target.route, target.has_greeted = None, False
                 self._node.act(Disconnect(route))
 
-    @property
-    def _has_room(self) -> bool:
-        return len(self._dials) < _AT_ONCE and len(self._peerings) < MAX_NEIGHBOURS
-
-    def _dial(self, target: Target) -> None:
+    def _dial(self, now: float, target: Target) -> None:
         target.route = DIALED + b"%d" % next(self._numbers)
         target.has_greeted = False
         self._dials[target.route] = target
-        self._node.act(Dial(target.route, target.url, target.server_key))
+        if target.is_relayed:
+            # Not that of any connection of an earlier life of this router.
+            number = blake2b(self._node.new_token().encode(), digest_size=8).digest()
+            self._node.relayed.open(target.route, target.id, int.from_bytes(number))
+            self.connected(now, target.route)
+        else:
+            self._node.act(Dial(target.route, target.url, target.server_key))
 
     def greeted_at(self, id: int) -> float:
         """The time of the last HELLO without an answer that may have gone to the router ``id``; -infinite: none has."""
         unanswered = (each for each in self._dials.values() if each.has_greeted and each.id in (0, id))
-        return max((each.deadline - _GREETING_SECONDS for each in unanswered), default=-inf)
+        return max((each.deadline - _greeting_seconds(each) for each in unanswered), default=-inf)
 
     def link_ended(self, now: float, peering: Peering) -> None:
         """The link of ``peering``, which has led to ``target``, has ended."""
@@ -152,16 +173,32 @@ class Dialing:
         target = self._dials.get(route)
         if target is None:
             return
-        target.has_greeted, target.deadline = True, now + _GREETING_SECONDS
-        self._due_at(target.deadline)
-        peering = self._peerings.of_target(target)
-        if peering is not None and peering.link.state is not LinkState.AWAY:
+        peering = self._peerings.of_router(target.id) if target.id else self._peerings.of_target(target)
+        if peering is not None and not self._may_resume(peering, target):
             peering = None
+        if peering is not None:
+            if any(each.has_greeted and each.id == target.id for each in self._dials.values()):
+                # Of two HELLOs that resume one session nobody could say which is the later one.
+                self._drop(now, route, target)
+                return
+            self._resuming[route] = peering
+        target.has_greeted, target.deadline = True, now + _greeting_seconds(target)
+        self._due_at(target.deadline)
+        if peering is not None:
+            self._leave(now, peering)
         self._node.act(Answer(route, self._peerings.hello(peering)))
+
+    def _leave(self, now: float, peering: Peering) -> None:
+        """Take nothing more of the link's former connection: HELLO says how much was received."""
+        peering.link.forget_inbox()
+        route = peering.route
+        if route is not None:
+            self._context.hang_up(route)
+            self._context.route_lost(now, route, "the link goes on elsewhere")
 
     def lost(self, now: float, route: bytes, reason: str) -> None:
         """A connection is gone, or could not be had; its link, if it had one, is away."""
-        target = self._dials.pop(route, None)
+        target = self._forget(route)
         if target is not None:
             text = f"{target.url}: {reason or 'the connection was closed before this router was welcome'}"
             self._give_up(now, target, "unreachable", text)
@@ -196,8 +233,13 @@ class Dialing:
 
     # --- answers to HELLO --------------------------------------------------------------------
 
+    def _forget(self, route: bytes) -> Target | None:
+        """Return the target of a connection that is none without a link any more."""
+        self._resuming.pop(route, None)
+        return self._dials.pop(route, None)
+
     def _fail(self, now: float, route: bytes, reason: str, text: str, is_rare: bool = False) -> None:
-        target = self._dials.pop(route, None)
+        target = self._forget(route)
         self._node.act(Disconnect(route))
         if target is not None:
             self._give_up(now, target, reason, text, is_rare)
@@ -205,17 +247,24 @@ class Dialing:
     def _give_up(self, now: float, target: Target, reason: str, text: str, is_rare: bool = False) -> None:
         if not self._targets.closed:
             self._problems.note(now, target.url, reason, text)
-        self._targets.failed(now, target, is_rare)
+        self._failed(now, target, is_rare)
         self._due_at(now)  # there is room for another one
         self._on_greeted(now)
 
     def _drop(self, now: float, route: bytes, target: Target) -> None:
         """Close a connection that is not needed, as there is a link."""
-        self._dials.pop(route, None)
+        self._forget(route)
         self._node.act(Disconnect(route))
         self._problems.solved(target.url)
-        self._targets.failed(now, target)
+        self._failed(now, target)
         self._on_greeted(now)
+
+    def _failed(self, now: float, target: Target, is_rare: bool = False) -> None:
+        self._targets.failed(now, target, is_rare)
+        peering = self._peerings.of_router(target.id) if target.id else None
+        if peering is not None and peering.neighbour.is_relayed and not target.is_relayed:
+            # There is no hurry: its messages arrive.
+            target.due = max(target.due, now + _SHORTCUT_PAUSE)
 
     def _refused(self, now: float, route: bytes, target: Target, refused: RefusedBody) -> None:
         reason, own = refused.reason, self._context.own
@@ -273,6 +322,11 @@ class Dialing:
             return
         target.id = other.id
         existing = self._peerings.of_router(other.id)
+        resuming = self._resuming.pop(route, None)
+        if existing is not None and existing is resuming and not said.resumed:
+            reason = "started over" if existing.is_with(other) else "its next life has come"
+            self._node.links.end(now, existing.link, reason)
+            existing = None
         if said.resumed:
             self._resumed(now, route, target, existing, said, other)
         elif existing is None or self._makes_way(now, route, target, existing, other):
@@ -293,10 +347,14 @@ class Dialing:
         said: WelcomeBody,
         other: MeshIdentity,
     ) -> None:
-        if peering is None or peering.target is not target or not peering.link.can_resume(said.received):
+        if peering is None or not peering.token or not peering.link.can_resume(said.received):
             raise ProtocolError("it resumes a session that this router does not have", "state")
         self._dials.pop(route, None)
         target.has_greeted = False
+        former, peering.target = peering.target, target
+        if former is not None and former is not target:
+            former.route, former.due = None, now + _SHORTCUT_PAUSE
+            self._due_at(former.due)
         self._peerings.resume(now, peering, route, said.received, is_dialed=True)
         self._problems.solved(*target.urls)
         self._on_greeted(now)
@@ -324,3 +382,7 @@ class Dialing:
         reason = "started over" if same_life else "its next life has come"
         self._node.links.end(now, existing.link, reason)
         return True
+
+
+def _greeting_seconds(target: Target) -> float:
+    return _RELAYED_GREETING_SECONDS if target.is_relayed else _GREETING_SECONDS

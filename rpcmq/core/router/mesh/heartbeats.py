@@ -27,6 +27,9 @@ _ASK_SECONDS, _MEASURE_SECONDS = 0.5, 5.0
 PROBE_SECONDS = 1.0
 #: Most questions whose answers are waited for, and bytes of the number of one.
 _MOST_ASKED, _NUMBER_BYTES = 16, 8
+#: Routers that others carry the messages to are asked, and taken for silent, so many times later: that they are gone is
+#: known from their neighbours.
+_RELAYED_SLOWNESS = 2.0
 #: A tick that is later than this shows that this process was stopped (seconds).
 _LATE = 1.0
 
@@ -78,7 +81,7 @@ class Heartbeats:
             self._links.end_safely(now, link, "it did not answer, and another connection has come")
             return
         silent = now - link.heard
-        if silent >= settings.mesh_silence_seconds and link.is_responsive:
+        if silent >= settings.mesh_silence_seconds * _slowness(peering) and link.is_responsive:
             self._links.silent(now, link)
         if now - max(link.heard, self._awake_since) >= settings.mesh_lost_seconds:
             self._links.end_safely(now, link, f"silent for {silent:.1f} s")
@@ -86,7 +89,7 @@ class Heartbeats:
         self._ask_if_due(now, peering, silent)
 
     def _ask_if_due(self, now: float, peering: Peering, silent: float) -> None:
-        pace = min(_ASK_SECONDS, self._settings.mesh_silence_seconds / 3)
+        pace = min(_ASK_SECONDS, self._settings.mesh_silence_seconds / 3) * _slowness(peering)
         is_due = silent >= pace or now - max(peering.answered_at, peering.began) >= _MEASURE_SECONDS
         if is_due and now - max(peering.asked.values(), default=-inf) >= pace:
             self._ask(now, peering)
@@ -135,3 +138,7 @@ class Heartbeats:
             return False
         peering.probe = 0
         return True
+
+
+def _slowness(peering: Peering) -> float:
+    return _RELAYED_SLOWNESS if peering.neighbour.is_relayed else 1.0

@@ -71,13 +71,18 @@ class MemberTable:
         found = set(neighbours)
         unvisited = list(found)
         while unvisited:
-            id = unvisited.pop()
-            member = self._members.get(id)
-            for other in member.said.neighbours if member is not None else ():
-                if other != own and other not in found and self._reports(other, id):
+            for other in self.connected(unvisited.pop()):
+                if other != own and other not in found:
                     found.add(other)
                     unvisited.append(other)
         return found
+
+    def connected(self, id: int) -> list[int]:
+        """Return the ids of the routers that the router ``id`` is linked to directly, as both of them report."""
+        member = self._members.get(id)
+        if member is None or member.said.left:
+            return []
+        return [other for other in member.said.neighbours if self._reports(other, id)]
 
     def _reports(self, id: int, other: int) -> bool:
         member = self._members.get(id)

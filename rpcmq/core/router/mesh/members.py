@@ -1,6 +1,7 @@
 """The members of the mesh: each router tells all others of itself, and all processes which routers there are.
 
-* A router that is heard of is dialled, so that each is linked to each (:mod:`rpcmq.core.router.mesh.targets`).
+* A router that is heard of is dialled, so that each is linked to each (:mod:`rpcmq.core.router.mesh.targets`), directly
+  or over others (:mod:`rpcmq.core.router.mesh.relays`). Records pass over direct links only.
 * A change is told after 10 ms, with all others of that time. What is unchanged is told again every half minute, and
   what was not for a minute and a half is forgotten.
 * A router that leaves says so before it ends its links: nobody dials it any more.
@@ -10,12 +11,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import inf
 
 from rpcmq.config.values import is_connect_url
 from rpcmq.core.router.actions import LogEvent
 from rpcmq.core.router.mesh.alarm import Alarm
-from rpcmq.core.router.mesh.member_table import MemberTable
 from rpcmq.core.router.mesh.neighbours import Neighbour, told_apart
 from rpcmq.core.router.mesh.part import MeshContext, MeshPart
 from rpcmq.core.router.mesh.peerings import as_body
@@ -47,7 +48,9 @@ class Members(MeshPart):
         self._context = context
         self._node = context.node
         self._links = context.node.links
-        self.table = MemberTable()
+        self.table = context.members
+        #: The neighbours that others were told of last.
+        self._told_neighbours: tuple[int, ...] = ()
         self._sequence = 0
         #: Ids of routers of which something is to be told, with the neighbour that has told it.
         self._news: dict[int, Neighbour | None] = {}
@@ -65,6 +68,11 @@ class Members(MeshPart):
     def _incarnation_of(self, id: int) -> int:
         member = self.table.get(id)
         return member.said.incarnation if member is not None else 0
+
+    def name_of(self, id: int) -> str:
+        """Return the name of the router ``id``, or its id as text if it is not known."""
+        member = self.table.get(id)
+        return member.said.name if member is not None else str(id)
 
     def _has_left(self, id: int) -> bool:
         member = self.table.get(id)
@@ -127,12 +135,21 @@ class Members(MeshPart):
     def own(self) -> MemberBody:
         """Return what this router tells of itself."""
         own = as_body(self._context.own)
-        neighbours = sorted(self._context.neighbours.by_id)[:MAX_NEIGHBOURS]
         left = self._context.targets.closed == "left"
-        return MemberBody(**vars(own), sequence=self._sequence, neighbours=tuple(neighbours), left=left)
+        return MemberBody(**vars(own), sequence=self._sequence, neighbours=self._usable_neighbours(), left=left)
+
+    def _usable_neighbours(self) -> tuple[int, ...]:
+        """The ids of the routers by way of this one others can be reached."""
+        usable = [each.identity.id for each in self._hops() if each.link.is_responsive]
+        return tuple(sorted(usable)[:MAX_NEIGHBOURS])
+
+    def _hops(self) -> Iterator[Neighbour]:
+        """The routers that are linked directly: what is told to them reaches all others."""
+        return (each for each in self._context.neighbours if not each.is_relayed)
 
     def _changed(self, now: float) -> None:
         """There is something new about this router."""
+        self._told_neighbours = self._usable_neighbours()
         self._sequence += 1
         self._add_news(now, self._context.own.id, None)
 
@@ -145,17 +162,24 @@ class Members(MeshPart):
 
     def neighbour_up(self, now: float, neighbour: Neighbour, resumed: bool) -> None:
         """Tell it of all, and all of it."""
+        if not neighbour.is_relayed and (not resumed or neighbour.identity.id not in self._told_neighbours):
+            self._send(neighbour.link, [self.own(), *(each.said for each in self.table)])
+            self._changed(now)
+        self._neighbours_changed(now)
         if resumed:
             return
-        self._send(neighbour.link, [self.own(), *(each.said for each in self.table)])
-        self._changed(now)
         self._processes.changed(now)
         self._refresh_at = min(self._refresh_at, now + _REFRESH)
         self._alarm.by(self._refresh_at)
 
     def neighbour_changed(self, now: float, neighbour: Neighbour) -> None:
-        """Processes do not go on at a router that shuts down."""
+        """Processes do not go on at a router that shuts down, and messages not over one that does not answer."""
+        self._neighbours_changed(now)
         self._processes.changed(now)
+
+    def _neighbours_changed(self, now: float) -> None:
+        if self._usable_neighbours() != self._told_neighbours:
+            self._changed(now)
 
     def neighbour_gone(self, now: float, neighbour: Neighbour, reason: str) -> None:
         """Tell all others, and the processes."""
@@ -171,8 +195,8 @@ class Members(MeshPart):
 
     def _members(self, now: float, link: Link, message: bytes) -> None:
         source = self._context.neighbours.by_link.get(link)
-        if source is None:
-            return
+        if source is None or source.is_relayed:
+            return  # those that are linked directly tell it, too
         members = MembersBody.of(message).members
         self._node.turns.spend(_STEPS * len(members) + size_of(message) // _BYTES_OF_A_STEP)
         wrong = [said for said in members if not self._take(now, source, said)]
@@ -189,7 +213,8 @@ class Members(MeshPart):
             return self._take_own(now, said)
         if said.id == source.identity.id:
             return self._take_from_itself(now, source, said)
-        if said.id in neighbours.by_id:
+        neighbour = neighbours.by_id.get(said.id)
+        if neighbour is not None and not neighbour.is_relayed:
             return True  # it tells itself
         if said.incarnation >= MAX_INCARNATION:
             return False
@@ -234,6 +259,8 @@ class Members(MeshPart):
     def _learn(self, now: float, said: MemberBody) -> None:
         self._forget_at = min(self._forget_at, now + _FORGET)
         self._alarm.by(self._forget_at)
+        for tell in self._context.on_topology:
+            tell(now)
         targets = self._context.targets
         if said.left:
             targets.forget(said.id)
@@ -275,7 +302,7 @@ class Members(MeshPart):
     def _tell(self, now: float) -> None:
         news, self._news, self._news_at = self._news, {}, inf
         own = self._context.own.id
-        for neighbour in self._context.neighbours:
+        for neighbour in self._hops():
             ids = [id for id, source in news.items() if source is not neighbour]
             known = [member.said for id in ids if (member := self.table.get(id)) is not None]
             # Those that are linked to it tell it themselves.

@@ -43,14 +43,15 @@ class Neighbour:
     Attributes:
         link: over which it is reached; its state says whether it answers.
         is_draining: whether it has said that it is shutting down.
+        is_relayed: whether other routers carry what is sent to it.
     """
 
-    __slots__ = ("identity", "is_draining", "link")
+    __slots__ = ("identity", "is_draining", "is_relayed", "link")
 
     def __init__(self, identity: Identity, link: Link) -> None:
         self.identity = identity
         self.link = link
-        self.is_draining = False
+        self.is_draining = self.is_relayed = False
 
     @property
     def name(self) -> str:

@@ -26,6 +26,7 @@ from rpcmq.core.router.mesh.members import Members
 from rpcmq.core.router.mesh.neighbours import Identity, Neighbour, Neighbours
 from rpcmq.core.router.mesh.part import MeshContext, MeshPart
 from rpcmq.core.router.mesh.places import Places
+from rpcmq.core.router.mesh.relays import Relays
 from rpcmq.core.router.mesh.run_reports import RunReports
 from rpcmq.core.router.mesh.targets import Targets
 from rpcmq.core.router.mesh.views import mesh_view
@@ -45,6 +46,7 @@ PARTS: tuple[Callable[[MeshContext], MeshPart], ...] = (
     LimitedLinks,
     MeshHandshake,
     Members,
+    Relays,
     Interest,
     Forwarding,
     Hosting,
@@ -71,7 +73,7 @@ class Mesh(NodeType):
             domains=settings.mesh_domains,
             logs=context.sink is not None,
         )
-        self.targets = Targets(self.own)
+        self.targets = Targets(self.own, settings.mesh_dial == "all")
         self.neighbours = Neighbours()
         self.handlers: list[Handler] = [_not_for_a_neighbour] * 256
         self.parts: list[MeshPart] = []
@@ -95,6 +97,8 @@ class Mesh(NodeType):
             self._changed,
             self.handlers,
             self.targets,
+            self._context.receive,
+            self._route_lost,
         )
         for make in PARTS:
             part = make(context)
@@ -128,8 +132,21 @@ class Mesh(NodeType):
         """The part that knows the other routers."""
         return next(part for part in self.parts if isinstance(part, Members))
 
+    @property
+    def relays(self) -> Relays:
+        """The part that passes on what others send."""
+        return next(part for part in self.parts if isinstance(part, Relays))
+
+    def _route_lost(self, now: float, route: bytes, reason: str) -> None:
+        self._context.guarded(now, self._context.links.lost, route)
+        self.connection_lost(now, route, reason)
+
     def _hello(self, now: float, route: bytes, hello: HelloBody, user: str) -> bytes | None:
         return self.handshake.hello(now, route, hello, user)
+
+    def relay(self, now: float, link: Link, messages: Sequence[bytes]) -> None:
+        """Pass on what is for others, and take what is for this router."""
+        self.relays.take(now, link, messages)
 
     def connected(self, now: float, route: bytes) -> None:
         """Tell the parts of a connection that was asked for."""

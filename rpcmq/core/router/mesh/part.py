@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sized
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from math import inf
 
-from rpcmq.core.router.actions import Disconnect
+from rpcmq.core.router.actions import Answer, Disconnect
 from rpcmq.core.router.base_link import BaseLink
 from rpcmq.core.router.forwarded import Forwarded
 from rpcmq.core.router.link_table import SAID_GOODBYE
 from rpcmq.core.router.mesh.limits import LinkLimits
+from rpcmq.core.router.mesh.member_table import MemberTable
 from rpcmq.core.router.mesh.neighbours import Identity, Neighbour, Neighbours
 from rpcmq.core.router.mesh.offered_work import OfferedWork
 from rpcmq.core.router.mesh.places import Places
+from rpcmq.core.router.mesh.routes import Route
 from rpcmq.core.router.mesh.targets import Targets
 from rpcmq.core.router.model import Consumer, Delivery, Handler, Link, Request, Topic
 from rpcmq.core.router.node_type import NodeContext
@@ -21,6 +23,7 @@ from rpcmq.core.router.peer2peer.node import Peer2Peer
 from rpcmq.core.router.pubsub.node import PubSub
 from rpcmq.core.router.roundrobin.node import RoundRobin
 from rpcmq.wire import Address
+from rpcmq.wire.bodies import HelloBody
 from rpcmq.wire.consumer_name import ConsumerName
 from rpcmq.wire.mesh_bodies import MeshIdentity
 
@@ -49,6 +52,19 @@ class MeshContext:
     handlers: list[Handler]
     #: The routers to dial.
     targets: Targets
+    #: Have the engine receive a batch on a relayed connection: (now, route, batch, detached payloads).
+    receive: Callable[[float, bytes, bytes, Sequence[bytes | memoryview]], None]
+    #: A relayed connection is gone, and why: (now, route, reason).
+    route_lost: Callable[[float, bytes, str], None]
+    #: The other routers, as they tell of themselves.
+    members: MemberTable = field(default_factory=MemberTable)
+    #: Handle a HELLO on a relayed connection: (now, route, hello, public key); returns the refusal to send, or None.
+    greet: Callable[[float, bytes, HelloBody, str], bytes | None] = lambda now, route, hello, user: None
+    #: Handle an answer to a HELLO on a relayed connection: (now, route, message).
+    greeting_answered: Callable[[float, bytes, bytes], None] = lambda now, route, message: None
+    #: The way to the router with an id; None: there is none. And the ids of the routers on it.
+    route_to: Callable[[int], Route | None] = lambda id: None
+    path_to: Callable[[int], list[int]] = lambda id: []
     #: The limits of links over which not everything may pass.
     limits: dict[Link, LinkLimits] = field(default_factory=dict)
     #: The highest incarnation that is known of the router with an id; 0: none is.
@@ -61,6 +77,8 @@ class MeshContext:
     names: Callable[[Address, str], Iterable[tuple[str, ConsumerName]]] = lambda address, group: ()
     #: The requests of this router that each neighbour has.
     offered: dict[BaseLink, OfferedWork] = field(default_factory=dict)
+    #: Called with the time when other routers have told of other connections between routers than before.
+    on_topology: list[Callable[[float], None]] = field(default_factory=list)
     #: Called with (now, the identity of a router that another one has told of, whether it has left the mesh).
     on_member: list[Callable[[float, MeshIdentity, bool], None]] = field(default_factory=list)
     #: The messages that routers have asked for: only of these a later owner can be known.
@@ -81,6 +99,14 @@ class MeshContext:
     problem: Callable[[float, str, str, str], None] = lambda now, subject, reason, text: None
     #: Forget the obstacles to links with these subjects.
     solved: Callable[..., None] = lambda *subjects: None
+
+    def is_hop(self, neighbour: Neighbour) -> bool:
+        """Whether ``neighbour`` may carry the messages of other routers: it is linked directly, and without limits."""
+        return not neighbour.is_relayed and neighbour.link not in self.limits
+
+    def answer(self, route: bytes, message: bytes) -> None:
+        """Send ``message`` to the connection ``route``, which has no link."""
+        self.node.act(Answer(route, message))
 
     def hang_up(self, route: bytes) -> None:
         """Close the connection ``route``."""

@@ -17,7 +17,7 @@ from rpcmq.core.router.mesh.targets import Target
 from rpcmq.core.router.model import Link
 from rpcmq.wire import VERSION
 from rpcmq.wire.bodies import MESH_TYPE, HelloBody, WelcomeBody
-from rpcmq.wire.mesh_bodies import MeshIdentity
+from rpcmq.wire.mesh_bodies import MAX_NEIGHBOURS, MAX_ROUTERS, MeshIdentity
 
 __all__ = ["Peering", "Peerings", "as_body", "as_identity"]
 
@@ -30,7 +30,7 @@ class Peering:
 
     Attributes:
         target: that this router has dialled; None: the other one has.
-        token: with which this router resumes it; empty if the other one has dialled.
+        token: with which this router resumes it, on whatever way; empty if the other one has dialled.
         route: the connection; None while away.
         began: when its connection was made (monotonic seconds).
         questions: the number of HEARTBEATs that wanted an answer.
@@ -92,6 +92,12 @@ class Peerings:
         """Return the peering with the router ``id``."""
         neighbour = self._context.neighbours.by_id.get(id)
         return self._by_link.get(neighbour.link) if neighbour is not None else None
+
+    def has_room(self, is_relayed: bool) -> bool:
+        """Whether one more link may be made: others carry those that are relayed, so there may be more of them."""
+        if is_relayed:
+            return len(self) < MAX_ROUTERS
+        return sum(not each.neighbour.is_relayed for each in self) < MAX_NEIGHBOURS
 
     def of_target(self, target: Target) -> Peering | None:
         """Return the peering that ``target`` has led to."""
@@ -168,7 +174,7 @@ class Peerings:
         neighbour.identity.key = link.key.public if link.key is not None else ""
         links.add(link)
         try:
-            links.attach_route(now, link, route)
+            self._attach(now, neighbour, route)
             greet()
             self._by_link[link] = Peering(now, neighbour, route, target, token)
             link.counters["connects"] += 1
@@ -191,7 +197,7 @@ class Peerings:
         link.forget_inbox()
         links.on_taken(now, link, link.resume(received))
         former = peering.route
-        links.attach_route(now, link, route)
+        self._attach(now, peering.neighbour, route)
         if former is not None and former != route:
             self._context.node.act(Disconnect(former))
         peering.route, peering.began = route, now
@@ -203,6 +209,15 @@ class Peerings:
         links.access.connected(now, link)
         links.connected(now, link)
         self._context.up(now, peering.neighbour, True)
+
+    def _attach(self, now: float, neighbour: Neighbour, route: bytes) -> None:
+        """Let the connection ``route`` carry the link of ``neighbour``."""
+        link, node = neighbour.link, self._context.node
+        self._links.attach_route(now, link, route)
+        neighbour.is_relayed = route in node.relayed.by_route
+        node.relayed.carry_link(link, self._links.dirty)
+        if neighbour.is_relayed:
+            link.failed_resumptions = 0  # messages that a relay drops do not show that one of them is malformed
 
     def forget(self, link: Link) -> Peering | None:
         """Forget the peering of ``link``, which has ended; return it."""

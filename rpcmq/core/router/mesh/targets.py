@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from zlib import crc32
 
 from rpcmq.core.router.mesh.neighbours import Identity
+from rpcmq.wire.mesh_bodies import MeshIdentity
 
 __all__ = ["Target", "Targets"]
 
@@ -24,6 +25,10 @@ _FIRST_PAUSE, _LONGEST_PAUSE, _RARE_PAUSE = 0.1, 2.0, 30.0
 _MOST_RARE = 1000
 #: Seconds that the router with the higher id leaves to the other one.
 _HIGHER_ID_WAITS = 1.0
+#: Seconds that a router is dialled directly before others are asked to carry the connection.
+_DIRECT_WAITS = 1.5
+#: Seconds that a link which is away, or does not answer, leaves to its own connection before it goes on over others.
+_MOVE_WAITS = 0.3
 
 
 class Target:
@@ -40,18 +45,19 @@ class Target:
         deadline: the time at which HELLO must have been answered.
         failures: attempts that failed since the last link that lasted.
         is_rare: whether nothing is heard of it.
+        is_relayed: whether it is dialled over other routers; its url only names it then.
     """
 
     __slots__ = (
-        "_next_url", "deadline", "due", "failures", "has_greeted", "id", "is_configured", "is_rare", "route",
-        "server_key", "urls",
+        "_next_url", "deadline", "due", "failures", "has_greeted", "id", "is_configured", "is_rare", "is_relayed",
+        "route", "server_key", "urls",
     )  # fmt: skip
 
     def __init__(self, urls: tuple[str, ...], due: float, is_configured: bool, server_key: str = "") -> None:
         self.urls, self.server_key, self.is_configured = urls, server_key, is_configured
         self.id = 0
         self.route: bytes | None = None
-        self.has_greeted = self.is_rare = False
+        self.has_greeted = self.is_rare = self.is_relayed = False
         self.due, self.deadline = due, 0.0
         self.failures = self._next_url = 0
 
@@ -70,10 +76,12 @@ class Targets:
 
     Args:
         own: this router.
+        dials_learned: whether routers are dialled that no operator has named.
     """
 
-    def __init__(self, own: Identity) -> None:
+    def __init__(self, own: Identity, dials_learned: bool = True) -> None:
         self._own = own
+        self._dials_learned = dials_learned
         #: By url if they are configured, by id if they are learned.
         self._targets: dict[str | int, Target] = {}
         #: The reason why this router links to nobody: "left", "draining"; empty: it does.
@@ -119,7 +127,7 @@ class Targets:
         if known is not None:
             known.id = known.id or id
             self.on_due(known.due)
-        if known is not None or not urls:
+        if known is not None or not urls or not self._dials_learned:
             if target is not None and target.route is None:
                 self.forget(id)
             return
@@ -134,6 +142,32 @@ class Targets:
         """Dial the learned router ``id`` no more."""
         self._targets.pop(id, None)
 
+    def reachable(self, now: float, said: MeshIdentity, is_linked: bool) -> None:
+        """There is a way over others to a router, which is dialled on it unless a connection to it can be made.
+
+        Args:
+            is_linked: whether it has a link, which may have to go on there.
+        """
+        name = f"relay:{said.id}"
+        target = self._targets.get(name)
+        if target is None:
+            wait = _MOVE_WAITS if is_linked else self._leaves_to_others(said)
+            target = self._targets[name] = Target((name,), now + wait, False, said.key)
+            target.id, target.is_relayed = said.id, True
+        target.server_key = said.key
+        self.on_due(target.due)
+
+    def _leaves_to_others(self, said: MeshIdentity) -> float:
+        """Seconds that are left to whoever makes a connection, and to the router with the lower id."""
+        direct = _DIRECT_WAITS if self._dials_learned and said.urls else 0.0
+        return direct + (0.0 if self._own.id < said.id else _HIGHER_ID_WAITS)
+
+    def unreachable(self, id: int) -> None:
+        """There is no way over others to the router ``id``, or none is needed."""
+        target = self._targets.get(f"relay:{id}")
+        if target is not None and target.route is None:
+            del self._targets[f"relay:{id}"]
+
     def rarely(self, id: int) -> None:
         """Dial the learned router ``id``, of which nothing was heard, rarely: the network may be parted."""
         target = self._targets.get(id)
@@ -147,7 +181,7 @@ class Targets:
             del self._targets[rare[0]]
 
     def failed(self, now: float, target: Target, is_rare: bool = False) -> None:
-        """An attempt with ``target`` has failed: it is repeated, after half a minute if ``is_rare``."""
+        """An attempt with ``target`` has failed: it is repeated, after a pause, of half a minute if ``is_rare``."""
         target.failures += 1
         target.route, target.has_greeted = None, False
         target.move_on()

@@ -41,15 +41,17 @@ def _rows(
 ) -> Iterator[dict[str, Any]]:
     known = {member.said.id: member for member in members.table}
     linked = {peering.identity.id: peering for peering in handshake.peerings}
-    targets = {target.id: target for target in context.targets if target.id}
+    targets = {target.id: target for target in context.targets if target.id and not target.is_relayed}
     for id in sorted(known.keys() | linked.keys()):
         peering, member, target = linked.get(id), known.get(id), targets.get(id)
         row = _linked(peering, now) if peering is not None else _not_linked(context, member, target, problems)
+        is_relayed = peering is not None and peering.neighbour.is_relayed
+        via = [members.name_of(each) for each in context.path_to(id)] if is_relayed else []
         heard = member.heard if member is not None else now
         neighbours = list(member.said.neighbours) if member is not None else []
-        yield row | {"neighbours": neighbours, "told_seconds": round(now - heard, 3)}
+        yield row | {"neighbours": neighbours, "relayed": is_relayed, "via": via, "told_seconds": round(now - heard, 3)}
     for target in context.targets:
-        if target.id not in known and target.id not in linked:
+        if not target.is_relayed and target.id not in known and target.id not in linked:
             yield {"name": "", "id": target.id, "urls": list(target.urls)} | _reason(context, target, problems)
 
 
@@ -63,7 +65,7 @@ def _linked(peering: Peering, now: float) -> dict[str, Any]:
         "key": identity.key,
         "state": "draining" if peering.neighbour.is_draining else link.state.value,
         "why": "",
-        "dialed": peering.target.url if peering.target is not None else "",
+        "dialed": peering.target.url if peering.target is not None and not peering.target.is_relayed else "",
         "round_trip_ms": round(peering.round_trip * 1e3, 3) if peering.answered_at else None,
         "connected_seconds": round(now - link.since, 3),
         "silent_seconds": round(now - link.heard, 3),

@@ -245,7 +245,7 @@ def test_the_consumers_of_a_router_that_is_gone_are_void_and_their_names_remembe
     node.settle(node.take(Kind.CAST))
     place = places(net.router_of("a"))[Address("compute", "node"), ""]
     assert [remote.consumers for remote in place.remotes.values()] == [1]
-    net.cut("a", "b")
+    net.partition(["a", "c"], ["b"])
     end_link(net, "a", "b")
     net.advance(QUIET)
     assert not place.remotes

@@ -111,7 +111,7 @@ def test_a_router_that_does_not_take_changes_gets_all_rows_once_it_does(
     monkeypatch.setattr(announcer, "_MOST_BACKLOG_MESSAGES", 10)
     consumer(net, "b", "old", tag=1).unregister(1)
     net.advance(QUIET)
-    net.cut("a", "b")
+    net.partition(["a", "c"], ["b"])
     net.reset("a", "b")
     link = neighbour_of(net, "b", "a")
     node = net.process("other", router="b")

@@ -72,8 +72,7 @@ def test_the_reason_is_that_of_the_last_router(net: MeshNetwork, api: Process):
 def test_a_router_that_does_not_answer_is_passed_over(net: MeshNetwork, api: Process):
     listener(net, "c", credit=1)
     listener(net, "b", credit=5)
-    net.cut("a", "b")
-    net.cut("a", "c")
+    net.partition(["a"], ["b"], ["c"])
     call = api.introduce("compute")
     net.heal("a", "c")
     net.advance(2.1)

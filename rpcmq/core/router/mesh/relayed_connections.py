@@ -1,0 +1,204 @@
+"""Connections to routers that this one is not linked to: other routers carry what is sent on them.
+
+To the rest of the engine a relayed connection is one like any other: it has a route, HELLO is said on it, and it
+carries a link with its session. A relay keeps nothing of what it passes on, and may drop it: each batch is counted, and
+a gap closes the connection, so that the session is resumed on the next one and sends again what is missing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from itertools import count
+from typing import NamedTuple
+
+from rpcmq.core.common.session import Session
+from rpcmq.core.router.actions import DIALED, Action, Answer, Disconnect, LinkDetached
+from rpcmq.core.router.mesh.ways import Put, RelayedConnection, Sender, Way
+from rpcmq.core.router.model import Link
+from rpcmq.wire.relay import Leg, RelayMessage, pack_relay, ranges_of, selected
+
+__all__ = ["DROPPED", "RelayedConnections"]
+
+#: The names of counters of batches that were given up begin with this.
+DROPPED = "batches not passed on: "
+#: Connections from one router at most, and closed connections of which it is remembered that the other end was told.
+_MOST_FROM_ONE, _MOST_CLOSED = 4, 1000
+#: Seconds until the other end is told again: there may be many batches under way.
+_TELL_SECONDS = 0.25
+
+
+class RelayedConnections:
+    """All relayed connections of a router, with all that waits to be sent on them.
+
+    Args:
+        counters: of batches that were passed on, and of those that were dropped, by reason.
+
+    Attributes:
+        by_route: each of them.
+        waiting: links with something to send.
+        transit: batches of others to pass on, and answers.
+        blocked: links on whose way the neighbour takes nothing at present, to be tried again.
+        own_id: gives the id of this router.
+        next_hop: the link to the neighbour on the way to a router; None: there is no way.
+    """
+
+    def __init__(self, counters: Counter[str]) -> None:
+        self._counters = counters
+        self.by_route: dict[bytes, RelayedConnection] = {}
+        self._by_number: dict[tuple[int, int], RelayedConnection] = {}
+        #: The times at which others were told that a connection is closed.
+        self._closed: dict[tuple[int, int], float] = {}
+        self._accepted = count(1)
+        self.waiting: list[Session] = []
+        self.transit: deque[_Transit] = deque()
+        self.blocked: set[Link] = set()
+        self.own_id: Callable[[], int] = int
+        self.next_hop: Callable[[int], Link | None] = lambda id: None
+
+    # --- connections -------------------------------------------------------------------------
+
+    def open(self, route: bytes, peer: int, number: int) -> None:
+        """Make the connection ``route`` to the router ``peer``, with a number that no other has."""
+        self._enter(RelayedConnection(route, peer, number))
+
+    def accept(self, peer: int, number: int) -> tuple[RelayedConnection, RelayedConnection | None]:
+        """Enter a connection that the router ``peer`` has made; return it, and an older one that makes room for it."""
+        older = [each for each in self.by_route.values() if each.peer == peer and not each.route.startswith(DIALED)]
+        connection = RelayedConnection(b"relayed:%d" % next(self._accepted), peer, number)
+        self._enter(connection)
+        return connection, older[0] if len(older) >= _MOST_FROM_ONE else None
+
+    def _enter(self, connection: RelayedConnection) -> None:
+        self.by_route[connection.route] = connection
+        self._by_number[connection.peer, connection.number] = connection
+
+    def drop(self, reason: str, batches: int = 1) -> None:
+        """Count batches that are given up: the session of each sends them again."""
+        self._counters[f"{DROPPED}{reason}"] += batches
+
+    def find(self, peer: int, number: int) -> RelayedConnection | None:
+        """Return the connection ``number`` with the router ``peer``."""
+        return self._by_number.get((peer, number))
+
+    def close(self, route: bytes, is_told: bool = True) -> bool:
+        """Close a connection; return whether it was one of these.
+
+        Args:
+            is_told: whether the other end is told.
+        """
+        connection = self.by_route.pop(route, None)
+        if connection is None:
+            return False
+        self._by_number.pop((connection.peer, connection.number), None)
+        if is_told:
+            self._send_soon(Leg(connection.peer, connection.number, 0), [])
+        return True
+
+    def tell_closed(self, now: float, peer: int, number: int) -> None:
+        """Tell the router ``peer`` that its connection ``number`` is closed here, now and then: that may get lost."""
+        told_at = self._closed.get((peer, number))
+        if told_at is not None and now < told_at + _TELL_SECONDS:
+            return
+        self._closed[peer, number] = now
+        if len(self._closed) > _MOST_CLOSED:
+            del self._closed[next(iter(self._closed))]
+        self._send_soon(Leg(peer, number, 0), [])
+
+    def carry_link(self, link: Link, others: list[Session]) -> None:
+        """Have ``link`` send on its present connection, whether that is one of these or the shell's.
+
+        Args:
+            others: the links with something to send on connections of the shell.
+        """
+        dirty = self.waiting if link.route in self.by_route else others
+        if link.dirty is not dirty:
+            if link.marked:
+                link.dirty.remove(link)
+                dirty.append(link)
+            link.dirty = dirty
+        self.blocked.discard(link)
+
+    def takes(self, action: Action) -> bool:
+        """Do ``action`` if it is about one of these connections; return whether it is."""
+        if not isinstance(action, (Answer, Disconnect, LinkDetached)) or action.route not in self.by_route:
+            return False
+        if isinstance(action, Answer):
+            connection = self.by_route[action.route]
+            connection.sent += 1
+            self._send_soon(Leg(connection.peer, connection.number, connection.sent), [action.message])
+        else:
+            # One that has lost its link may have done so to another connection, on which its session goes on.
+            self.close(action.route, is_told=isinstance(action, Disconnect))
+        return True
+
+    # --- to pass on --------------------------------------------------------------------------
+
+    def pass_on(self, relay: RelayMessage, legs: Sequence[Leg], messages: Sequence[bytes], source: Link) -> None:
+        """Send ``legs`` of a RELAY, which came from the neighbour at ``source``, on their ways."""
+        by_hop: dict[Link, list[Leg]] = {}
+        for leg in legs:
+            hop = self.next_hop(leg.destination)
+            if hop is None or hop is source:
+                self.drop("no way" if hop is None else "the way leads back")
+            else:
+                by_hop.setdefault(hop, []).append(leg)
+        for hop, some in by_hop.items():
+            some, needed = _cut(some, messages) if len(some) < len(relay.legs) else (some, messages)
+            self._counters["batches passed on"] += 1
+            self.transit.append(_Transit(hop, [pack_relay(relay.source, relay.hops + 1, some), *needed]))
+
+    def _send_soon(self, leg: Leg, messages: list[bytes]) -> None:
+        hop = self.next_hop(leg.destination)
+        if hop is None:
+            self.drop("no way")
+        else:
+            self.transit.append(_Transit(hop, [pack_relay(self.own_id(), 0, [leg]), *messages]))
+
+    # --- to send -----------------------------------------------------------------------------
+
+    def retry(self) -> None:
+        """Try again what was blocked."""
+        blocked, self.blocked = self.blocked, set()
+        for link in blocked:
+            link.mark()
+
+    def carry(self, put: Put) -> None:
+        """Send everything there is. Neighbours that take nothing keep only their own waiting."""
+        while self.transit:
+            transit = self.transit.popleft()
+            if transit.hop.route is None or not put(transit.hop.route, transit.messages):
+                self.drop("the next router takes nothing")
+        by_hop: dict[Link, list[Sender]] = {}
+        links, self.waiting[:] = self.waiting[:], []
+        for link in links:
+            link.marked = False
+            assert isinstance(link, Link)
+            connection = self.by_route.get(link.route) if link.route is not None else None
+            hop = self.next_hop(connection.peer) if connection is not None else None
+            # Without a way it waits: whoever finds one marks the link.
+            if hop is not None and hop.route is not None:
+                by_hop.setdefault(hop, []).append(Sender(link, connection))
+        for hop, senders in by_hop.items():
+            assert hop.route is not None
+            way = Way(self.own_id(), hop, hop.route, put)
+            if not way.send(senders):
+                self.blocked.update(sender.link for sender in senders)
+
+
+class _Transit(NamedTuple):
+    """A batch to be sent to the neighbour at ``hop``."""
+
+    hop: Link
+    messages: list[bytes]
+
+
+def _cut(legs: list[Leg], messages: Sequence[bytes]) -> tuple[list[Leg], Sequence[bytes]]:
+    """Some legs of a RELAY, and the messages that these select."""
+    places: dict[int, int] = {}
+    cut = []
+    for leg in legs:
+        wanted = selected(leg.ranges, range(len(messages)))
+        cut.append([places.setdefault(place, len(places)) for place in wanted])
+    needed = [messages[place] for place in places]
+    return [leg._replace(ranges=ranges_of(each, len(needed))) for leg, each in zip(legs, cut, strict=True)], needed

@@ -1,0 +1,192 @@
+"""The part of the mesh by which routers reach each other over others, and pass on what others send.
+
+Which router is a neighbour of which is known from MEMBERS (:mod:`rpcmq.core.router.mesh.members`). One that no
+connection can be made to, and to which there is a way, is dialled over it; the link that comes of this is like any
+other. Where a connection can be made later, the link goes on there, and the other way round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import inf
+
+from rpcmq.core.router.mesh.neighbours import Neighbour
+from rpcmq.core.router.mesh.part import MeshContext, MeshPart
+from rpcmq.core.router.mesh.routes import Route, path, routes
+from rpcmq.core.router.mesh.ways import RelayedConnection
+from rpcmq.core.router.model import Link
+from rpcmq.errors import ProtocolError
+from rpcmq.wire import KIND_AT, Detached, Kind, payload_of
+from rpcmq.wire.bodies import MESH_TYPE, HelloBody
+from rpcmq.wire.mesh_bodies import MeshIdentity
+from rpcmq.wire.relay import MAX_HOPS, Leg, parse_relay, selected
+
+__all__ = ["Relays"]
+
+#: Seconds in which changes of the topology are gathered before routers are dialled.
+_GATHER = 0.02
+
+
+class Relays(MeshPart):
+    """Knows the ways to other routers, and passes on what is for them."""
+
+    def __init__(self, context: MeshContext) -> None:
+        self._context = context
+        self._node = context.node
+        self._connections = context.node.relayed
+        self._connections.own_id = lambda: context.own.id
+        self._connections.next_hop = self._next_hop
+        self._routes: dict[int, Route] = {}
+        self._is_stale = False
+        self._due = inf
+        context.route_to = self.route_to
+        context.on_topology.append(self._changed)
+        context.path_to = self.path_to
+
+    # --- ways --------------------------------------------------------------------------------
+
+    def route_to(self, id: int) -> Route | None:
+        """Return the way to the router ``id``; None if there is none."""
+        return self._found().get(id)
+
+    def path_to(self, id: int) -> list[int]:
+        """Return the ids of the routers on the way to the router ``id``, in their order."""
+        return path(self._found(), id)
+
+    def _found(self) -> dict[int, Route]:
+        if self._is_stale:
+            self._is_stale = False
+            context = self._context
+            usable = [each for each in context.neighbours if each.link.is_responsive and context.is_hop(each)]
+            self._routes = routes(context.own.id, [each.identity.id for each in usable], context.members)
+        return self._routes
+
+    def _next_hop(self, id: int) -> Link | None:
+        route = self.route_to(id)
+        hop = self._context.neighbours.by_id.get(route.hop) if route is not None else None
+        return hop.link if hop is not None else None
+
+    def _changed(self, now: float) -> None:
+        self._is_stale = True
+        self._due = min(self._due, now + _GATHER)
+
+    def neighbour_up(self, now: float, neighbour: Neighbour, resumed: bool) -> None:
+        """It may be a way to others."""
+        self._changed(now)
+
+    def neighbour_changed(self, now: float, neighbour: Neighbour) -> None:
+        """One that does not answer is no way to others, and may be reached over others itself."""
+        self._changed(now)
+
+    def neighbour_gone(self, now: float, neighbour: Neighbour, reason: str) -> None:
+        """It is no way to others any more."""
+        self._changed(now)
+
+    def next_deadline(self) -> float:
+        """The time of the next :meth:`tick` (monotonic seconds)."""
+        return self._due
+
+    def tick(self, now: float) -> None:
+        """Dial the routers that can be reached only over others, and give up those that cannot be reached any more."""
+        if now < self._due:
+            return
+        self._due = inf
+        context, connections = self._context, self._connections
+        for connection in list(connections.by_route.values()):
+            if self.route_to(connection.peer) is None:
+                self._lose(now, connection, "there is no way to that router any more")
+            elif (link := self._node.links.routes.get(connection.route)) is not None:
+                link.mark()  # it may have waited for a way
+        for member in context.members:
+            route = self.route_to(member.said.id)
+            if route is None or route.length == 1 or member.said.left:
+                context.targets.unreachable(member.said.id)
+            else:
+                context.targets.reachable(now, member.said, member.said.id in context.neighbours.by_id)
+
+    # --- what comes --------------------------------------------------------------------------
+
+    def take(self, now: float, link: Link, messages: Sequence[bytes]) -> None:
+        """Take a RELAY and what it is about, which came from the neighbour at ``link``.
+
+        Raises:
+            ProtocolError: that is none, or may not send one.
+        """
+        neighbour = self._context.neighbours.by_link.get(link)
+        if neighbour is None or not self._context.is_hop(neighbour):
+            raise ProtocolError("RELAY is for routers that are linked without limits", "kind")
+        relay, carried = parse_relay(messages[0], len(messages) - 1), messages[1:]
+        own_id = self._context.own.id
+        legs = [leg for leg in relay.legs if leg.destination not in (0, own_id)]
+        if legs and relay.hops + 1 >= MAX_HOPS:
+            self._connections.drop(f"more than {MAX_HOPS} hops", len(legs))
+        elif legs:
+            self._connections.pass_on(relay, legs, carried, link)
+        for leg in relay.legs:
+            some = selected(leg.ranges, carried)
+            if not leg.destination and some:
+                self._receive_from(now, link, neighbour, relay.source, some)
+            elif leg.destination == own_id and relay.source != own_id:
+                self._node.guarded(now, self._receive, relay.source, leg, some)
+
+    def _receive_from(
+        self, now: float, link: Link, neighbour: Neighbour, source: int, messages: Sequence[bytes]
+    ) -> None:
+        """Take messages for the very link that they came on."""
+        if source != neighbour.identity.id:
+            raise ProtocolError(f"RELAY has messages of router {source} for the link of {neighbour.name}", "relay")
+        if link.route is not None:
+            read_bytes = link.read_bytes  # is counted already
+            self._hand_over(now, link.route, messages)
+            link.read_bytes = read_bytes
+
+    def _receive(self, now: float, source: int, leg: Leg, messages: Sequence[bytes]) -> None:
+        connections = self._connections
+        connection = connections.find(source, leg.connection)
+        if connection is None:
+            if leg.sequence == 1 and messages[0][KIND_AT] == Kind.HELLO:
+                self._greet(now, source, leg.connection, messages[0])
+            elif leg.sequence:
+                connections.tell_closed(now, source, leg.connection)
+        elif not leg.sequence:
+            self._lose(now, connection, "the other router has closed it", is_told=False)
+        elif leg.sequence <= connection.received:
+            connections.drop("came twice")
+        elif leg.sequence > connection.received + 1:
+            lost = leg.sequence - connection.received - 1
+            self._lose(now, connection, f"{lost} batches were lost on the way")
+        else:
+            connection.received += 1
+            self._take_batch(now, connection, messages)
+
+    def _take_batch(self, now: float, connection: RelayedConnection, messages: Sequence[bytes]) -> None:
+        if connection.route in self._node.links.routes:
+            if messages[0][KIND_AT] in (Kind.HELLO, Kind.RELAY):
+                raise ProtocolError(f"kind {messages[0][KIND_AT]:#04x} on a relayed connection that has a link", "kind")
+            self._hand_over(now, connection.route, messages)
+        else:
+            self._context.greeting_answered(now, connection.route, messages[0])
+
+    def _greet(self, now: float, source: int, number: int, message: bytes) -> None:
+        """Handle the HELLO of a router that has no connection to this one."""
+        hello = HelloBody.of(message)
+        other = MeshIdentity.parse(hello.mesh) if hello.queue_type == MESH_TYPE else None
+        if other is None or other.id != source:
+            raise ProtocolError(f"HELLO of router {source} over others is not its own", "relay")
+        connection, one_too_many = self._connections.accept(source, number)
+        connection.received = 1
+        if one_too_many is not None:
+            self._lose(now, one_too_many, "a newer one has come")
+        # Its key is that which those that vouch for it know: they are of one mesh, and have its secret.
+        refusal = self._context.greet(now, connection.route, hello, other.key)
+        if refusal is not None:
+            self._context.answer(connection.route, refusal)
+
+    def _lose(self, now: float, connection: RelayedConnection, reason: str, is_told: bool = True) -> None:
+        self._connections.close(connection.route, is_told)
+        self._context.route_lost(now, connection.route, reason)
+
+    def _hand_over(self, now: float, route: bytes, messages: Sequence[bytes]) -> None:
+        """Have the engine receive ``messages`` on the connection ``route``."""
+        payloads = [payload_of(message) for message in messages if isinstance(message, Detached)]
+        self._context.receive(now, route, b"".join(messages), payloads)
