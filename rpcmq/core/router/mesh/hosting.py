@@ -105,6 +105,7 @@ class Hosting(MeshPart):
             return
         if not consumer.accepts >> (form & 0xFF) & 1:
             self._refuse_format(link, destination, key, consumer, form & 0xFF)
+            self._dispatch.deliveries.deliver_waiting(now, consumer)  # it was kept for this one
             return
         is_call, calls = kind != _CAST, link.calls
         # The copy of a call for a group has its key.
@@ -114,6 +115,7 @@ class Hosting(MeshPart):
             self._context.displace(now, consumer, key)
         if key in consumer.in_flight or is_here:
             self._send_back(link, Kind.RETURNED, destination, key, form >> 8, _MAY_HAVE_STARTED)
+            self._dispatch.deliveries.deliver_waiting(now, consumer)
             return
         request = Forwarded()
         request.owner, request.key, request.message = link, key, message
