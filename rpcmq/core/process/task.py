@@ -27,6 +27,7 @@ class Registration:
         "address",
         "credit",
         "group",
+        "is_refused",
         "on_not_begun",
         "on_task",
         "peer_url",
@@ -57,6 +58,8 @@ class Registration:
         self.on_task = on_task
         self.on_not_begun = on_not_begun
         self.state = RegistrationState.NEW
+        #: Whether a router has refused it since it was asked last.
+        self.is_refused = False
         self.running: dict[bytes, Task] = {}
         #: Tasks that were begun and have not ended, those that the router has taken for lost included.
         self.unended = 0

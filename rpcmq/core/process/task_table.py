@@ -132,7 +132,7 @@ class TaskTable:
                 self._calls.cancel(joining)
                 self._send_registration(now, registration, joining)
             else:
-                self.register_again(now, registration)
+                self._register_anew(now, registration)
 
     def _end_session(self, welcome: Welcome) -> None:
         """Abandon what runs, for there is nobody to answer to; but for tasks whose next owner will ask for them."""
@@ -147,6 +147,11 @@ class TaskTable:
                     del registration.running[task.key]
 
     def register_again(self, now: float, registration: Registration) -> None:
+        """Ask the router again that has refused ``registration``, unless a router was asked since."""
+        if registration.is_refused:
+            self._register_anew(now, registration)
+
+    def _register_anew(self, now: float, registration: Registration) -> None:
         """Ask a router that has forgotten ``registration`` to deliver."""
         if registration.state is not RegistrationState.WANTED:
             return
@@ -156,9 +161,11 @@ class TaskTable:
 
     def _reregistered(self, registration: Registration, call: Call) -> None:
         if call.error is not None:
+            registration.is_refused = True
             self._on_refused(registration, call.error)
 
     def _send_registration(self, now: float, registration: Registration, call: Call) -> Call:
+        registration.is_refused = False
         body = RegisterBody(
             credit=registration.credit,
             peer_url=registration.peer_url,

@@ -219,6 +219,7 @@ def test_removing_a_registration_again_leaves_the_one_that_has_its_tag_now(proce
 
 def test_none_that_is_leaving_is_made_anew_at_another_router(process: Process) -> None:
     registration = registration_in_state(process, LEAVING)
+    registration.is_refused = True
     process.sent()
     process.serving.register_again(0.0, registration)
     assert not process.sent()

@@ -106,6 +106,20 @@ def test_a_registration_that_the_router_refuses_after_a_restart_is_told_and_can_
     assert process.sent() == []
 
 
+def test_one_that_was_refused_is_not_tried_again_once_another_router_was_asked(process):
+    registration = process.register(0)
+    (register,) = process.connect(2.0, boot=6)
+    process.calls.changed.clear()
+    process.router(control(Kind.ERROR, {"outcome": 7, "text": "of another router"}, key=register[16:36]))
+    (call,) = process.calls.changed
+    call.waiter()
+    assert [told for told, _ in process.refused] == [registration]
+    # Before it is tried again the process goes to another router, which takes it.
+    assert [p[5] for p in process.connect(3.0, boot=7)] == [Kind.REGISTER]
+    process.serving.register_again(4.0, registration)
+    assert process.sent() == []
+
+
 # --- tasks --------------------------------------------------------------------------------------
 
 
