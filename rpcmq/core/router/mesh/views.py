@@ -87,6 +87,8 @@ def _not_linked(
     row = {"name": said.name, "id": said.id, "incarnation": said.incarnation, "urls": list(said.urls), "key": said.key}
     if said.left:
         return row | {"state": "left", "why": "it has left the mesh"}
+    if not context.node.links.access.knows_router(said.key):
+        return row | {"state": "not linked", "why": "its key is not authorised here"}
     return row | _reason(context, target, problems)
 
 

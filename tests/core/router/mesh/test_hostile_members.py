@@ -99,6 +99,8 @@ def test_routers_without_an_authorised_key_are_neither_dialled_nor_told_to_proce
     assert [target.url for target in net.router_of("a").mesh.targets if target.id in (100, 101)] == ["tcp://good:1"]
     assert [row["name"] for row in net.router_of("a").links.mesh["routers"]] == ["a", "b", "r101"]
     assert domains_of(net, "a").owner("any") == ""
+    rows = {row["name"]: row for row in net.process("operator", router="a").query("mesh")["routers"]}
+    assert rows["r100"]["why"] == "its key is not authorised here" != rows["r101"]["why"]
 
 
 def test_a_router_keeps_the_key_that_it_was_linked_with(net: MeshNetwork) -> None:
