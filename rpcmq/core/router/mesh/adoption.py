@@ -98,7 +98,7 @@ class Adoption(MeshPart):
         link = neighbour.link
         if (limits := self._context.limits.get(link)) is not None:
             self._limits[link] = limits
-        self.witness.tell_all(link)
+        self.witness.tell_all(now, link)
         for question in self._questions.values():
             if _may_know(limits, question.place):
                 link.send(question.where())

@@ -88,10 +88,6 @@ class Fences:
         for key in self._by_place.get(place, ()):
             yield key, self.by_name[name_of(key, group_of_place(place))]
 
-    def all(self) -> Iterator[tuple[bytes, Fence]]:
-        """Key and fence of each message."""
-        return ((name[:KEY_BYTES], fence) for name, fence in self.by_name.items())
-
     def expire(self, now: float) -> None:
         """Forget what is old."""
         while self.by_name:

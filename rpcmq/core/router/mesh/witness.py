@@ -14,6 +14,7 @@ from rpcmq.core.router.forwarded import Forwarded
 from rpcmq.core.router.least_busy import ALONE
 from rpcmq.core.router.mesh.consumer_names import in_one_message
 from rpcmq.core.router.mesh.departed import Departed
+from rpcmq.core.router.mesh.fence_news import FenceNews, send_fences
 from rpcmq.core.router.mesh.fences import Fence, Fences, PlaceKey, group_of_place
 from rpcmq.core.router.mesh.part import MeshContext
 from rpcmq.core.router.mesh.places import Place, Tag, address_of_place
@@ -72,6 +73,7 @@ class Witness:
         self._requests = self._dispatch.requests
         self._give_up = give_up
         self.fences = Fences()
+        self._news = FenceNews(self.fences)
         self.departed = Departed()
         self._look_at = inf
 
@@ -152,21 +154,12 @@ class Witness:
         for neighbour in self._context.neighbours if seen else ():
             link = neighbour.link
             if link is not source and neighbour.identity.id != seen[0][1].owner and link not in self._context.limits:
-                _send_fences(link, seen)
+                send_fences(link, seen)
 
-    def tell_all(self, link: Link) -> None:
+    def tell_all(self, now: float, link: Link) -> None:
         """Tell a neighbour that has just come of all owners that were seen, unless it is limited: it has no say."""
-        if link in self._context.limits:
-            return
-        alike: list[tuple[bytes, Fence]] = []
-        for key, fence in self.fences.all():
-            last = alike[-1][1] if alike else fence
-            if (last.place, last.owner, last.is_call) != (fence.place, fence.owner, fence.is_call):
-                _send_fences(link, alike)
-                alike = []
-            alike.append((key, fence))
-        if alike:
-            _send_fences(link, alike)
+        if link not in self._context.limits:
+            self._news.add(now, link)
 
     def _names(self, place: PlaceKey) -> Iterator[ConsumerName]:
         address, is_group = place
@@ -360,6 +353,7 @@ class Witness:
 
     def tick(self, now: float) -> None:
         """Forget what is old."""
+        self._news.tick(now)
         if now < self._look_at:
             return
         self.fences.expire(now)
@@ -368,7 +362,7 @@ class Witness:
 
     def next_deadline(self) -> float:
         """The time of the next :meth:`tick` (monotonic seconds)."""
-        return self._look_at
+        return min(self._look_at, self._news.due)
 
 
 def _place_of(message: bytes) -> PlaceKey:
@@ -385,16 +379,3 @@ def _ask(consumer: Consumer, place: PlaceKey, is_call: bool, records: Sequence[t
         payload = b"".join(WHERE_RECORD.pack(*each) for each in records)
         block = place[0].encode()
         consumer.link.send(pack(Kind.WHERE, payload, format=int(is_call), address=block, consumer=consumer.tag))
-
-
-def _send_fences(link: Link, fences: Sequence[tuple[bytes, Fence]]) -> None:
-    first = fences[0][1]
-    address, is_group = first.place
-    for start in range(0, len(fences), MAX_ASKED):
-        payload = b"".join(WHERE_RECORD.pack(key, fence.stamp) for key, fence in fences[start : start + MAX_ASKED])
-        link.send(
-            pack(
-                Kind.FENCES, payload, sequence=first.owner, format=int(first.is_call), address=address.encode(),
-                consumer=Tag.GROUP if is_group else Tag.TOPIC,
-            )
-        )  # fmt: skip

@@ -163,6 +163,17 @@ def test_owners_that_were_seen_are_passed_on_together(net: MeshNetwork) -> None:
     assert len(adoption_of(net, "c").witness.fences) == 2_000
 
 
+def test_a_newcomer_is_told_of_many_owners_as_it_takes_them(net: MeshNetwork) -> None:
+    """Each for a topic of its own, they were more messages at once than may wait for a router."""
+    flood(net, *[where(1, first=number, topic=f"topic-{number}", kind=Kind.FENCES) for number in range(3_000)])
+    net.hosts["a"].settings.outbox_max_messages = 500
+    net.add_router("c", peers=("a",))
+    link_routers(net, "a", "c")
+    net.advance(3.0)
+    assert len(adoption_of(net, "c").witness.fences) == 3_000
+    assert not any("outbox" in note.text for note in net.hosts["a"].notes)
+
+
 def test_owners_that_were_seen_have_a_bound_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fences, "_MOST_BYTES", 100_000)
     known = fences.Fences()
