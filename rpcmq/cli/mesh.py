@@ -13,7 +13,6 @@ import gevent
 
 from rpcmq.cli.exit_codes import ExitCode
 from rpcmq.cli.mesh_links import LINKED, links_table
-from rpcmq.cli.mesh_path import path_to
 from rpcmq.cli.mesh_routers import Answers, ask_all, client_of, mesh_view, router_of, routers_in
 from rpcmq.cli.options import State, connects, json_option, make_client, positive
 from rpcmq.cli.output import Output, add_row, print_json, table
@@ -135,7 +134,7 @@ def path_command(state: State, one: str, other: str, timeout: float) -> int | No
         else:
             click.echo(plain(f"rpcmq: {begin['name']} -> {end['name']}: no link: {problem}"), err=True)
         return ExitCode.FAILED
-    _show_path(state, link, list(_hops(state, view, end["id"], timeout)))
+    _show_path(state, link, list(_hops(state, view, link, timeout)))
     return None
 
 
@@ -144,17 +143,20 @@ def _view_of(state: State, row: dict[str, Any], timeout: float) -> dict[str, Any
         return mesh_view(client, timeout)
 
 
-def _hops(state: State, view: dict[str, Any], end: int, timeout: float) -> Iterator[dict[str, Any]]:
-    """The connections on the way from the router of ``view`` to the router ``end``; of a silent one no round trip."""
-    path = [router_of(view, str(id)) for id in path_to(view, end)]
-    for one, other in pairwise(path):
-        assert one is not None and other is not None, "the view names them"
+def _hops(state: State, view: dict[str, Any], link: dict[str, Any], timeout: float) -> Iterator[dict[str, Any]]:
+    """The connections that messages of the router of ``view`` take to that of ``link``; of a silent one no round trip.
+
+    A router of a version without relays tells of no others on the way: there are none.
+    """
+    for one, other in pairwise([view["router"], *link.get("via", ()), link["name"]]):
         trip = None
         with suppress(RpcError):  # its round trip is left out, not the hop
-            seen = view if one["id"] == view["router_id"] else _view_of(state, one, timeout)
-            row = router_of(seen, str(other["id"]))
-            trip = row.get("round_trip_ms") if row is not None else None
-        yield {"router": one["name"], "other": other["name"], "round_trip_ms": trip}
+            begin = router_of(view, one)
+            if begin is not None:
+                seen = view if one == view["router"] else _view_of(state, begin, timeout)
+                row = router_of(seen, other)
+                trip = row.get("round_trip_ms") if row is not None else None
+        yield {"router": one, "other": other, "round_trip_ms": trip}
 
 
 def _show_path(state: State, link: dict[str, Any], hops: list[dict[str, Any]]) -> None:

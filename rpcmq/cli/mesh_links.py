@@ -32,6 +32,7 @@ def links_table(views: Mapping[str, dict[str, Any]]) -> Table:
                 cells = (trip, f"{row['connected_seconds']:.0f}", *traffic)
             else:
                 cells = ("",) * 6
-            shown = (name, row["name"] or ", ".join(row["urls"]), row["state"], *cells, row["why"])
+            note = row["why"] or (f"over {', '.join(row['via'])}" if row.get("via") else "")
+            shown = (name, row["name"] or ", ".join(row["urls"]), row["state"], *cells, note)
             add_row(made, shown, "" if row["state"] == LINKED else "yellow")
     return made

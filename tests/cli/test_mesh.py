@@ -16,7 +16,7 @@ from rpcmq import Client, Service
 from rpcmq.config import load_router_config
 from rpcmq.core.router.rights import Key
 from rpcmq.server.embedded import EmbeddedRouter
-from rpcmq.testing import InProcessRouter, eventually, routers
+from rpcmq.testing import InProcessRouter, eventually, router, routers
 from tests.cli.endpoints import Compute
 from tests.keys import Folder, right
 
@@ -68,6 +68,23 @@ def test_a_path_between_two_routers(mesh: list[InProcessRouter], invoke: Invoke)
     for names, problem in ((("a", "x"), "router 'x' is not known to router 'a'"), (("a", "1"), "the same router")):
         ended = invoke("mesh", "path", *names, env=env)
         assert ended.returncode == 2 and problem in ended.stderr
+
+
+def test_a_path_over_another_router(invoke: Invoke) -> None:
+    with ExitStack() as stack:
+        line: list[InProcessRouter] = []
+        for number, name in enumerate("abc", 1):
+            peers = line[-1].url if line else ""
+            settings = {"router_id": number, "router_name": name, "mesh_peers": peers, "mesh_dial": "peers"}
+            line.append(stack.enter_context(router(**settings)))
+        env = {"RPCMQ_ROUTER": line[1].url}
+        eventually(lambda: _linked(line[0]) == ["b", "c"] and _linked(line[2]) == ["a", "b"])
+        lines = invoke("mesh", "path", "a", "c", env=env).stdout.splitlines()
+        assert [each.partition(", ")[0] for each in lines] == ["a -> b -> c: 2 hops", "  a -> b", "  b -> c"]
+        answer = answer_of(invoke("mesh", "path", "c", "a", "--json", env=env))
+        assert answer["path"] == ["c", "b", "a"] and answer["problem"] is None
+        assert [(hop["router"], hop["other"]) for hop in answer["hops"]] == [("c", "b"), ("b", "a")]
+        assert sum(each.rstrip().endswith("over b") for each in invoke("mesh", env=env).stdout.splitlines()) == 2
 
 
 def test_ls_of_all_routers(mesh: list[InProcessRouter], invoke: Invoke) -> None:

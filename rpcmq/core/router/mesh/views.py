@@ -89,16 +89,19 @@ def _not_linked(
         return row | {"state": "left", "why": "it has left the mesh"}
     if not context.node.links.access.knows_router(said.key):
         return row | {"state": "not linked", "why": "its key is not authorised here"}
-    return row | _reason(context, target, problems)
+    return row | _reason(context, target, problems, bool(said.urls))
 
 
-def _reason(context: MeshContext, target: Target | None, problems: dict[str, str]) -> dict[str, Any]:
+def _reason(
+    context: MeshContext, target: Target | None, problems: dict[str, str], has_urls: bool = True
+) -> dict[str, Any]:
     closed = context.targets.closed
     if closed == "left":
         return {"state": closed, "why": "this router has left the mesh"}
     if closed:
         return {"state": "not linked", "why": f"this router is {closed}"}
     if target is None:
-        return {"state": "not linked", "why": "it has told no url"}
+        no_url = "mesh.dial leaves it to other routers" if has_urls else "it has told no url"
+        return {"state": "not linked", "why": f"{no_url}, and there is no way over others"}
     why = next((problems[url] for url in target.urls if url in problems), f"{target.url} is dialled, or is the next")
     return {"state": "not linked", "why": why}

@@ -10,6 +10,7 @@ from rpcmq.testing.mesh_network import MeshNetwork, Message
 from rpcmq.wire import Kind
 from rpcmq.wire.query_bodies import MeshJoinQuery, MeshLeaveQuery, QueryBody
 from tests.core.router.mesh.joining import check_full_mesh, neighbours
+from tests.core.router.mesh.topologies import line
 
 
 @pytest.fixture
@@ -124,3 +125,13 @@ def test_urls_that_were_joined_are_bounded(net: MeshNetwork) -> None:
             operator.send(Kind.QUERY, MeshJoinQuery(url=f"inproc://x{i}").payload(), format=1)
     (refused,) = [each for each in operator.got() if each.kind is Kind.ERROR]
     assert refused.body["text"] == "1000 urls of routers are dialled already: `rpcmq mesh` lists them"
+
+
+def test_a_router_that_others_are_to_reach_and_that_none_reaches_is_said_to_be_so() -> None:
+    net = line("abc")
+    assert (row(net, "a", "c")["via"], row(net, "a", "c")["state"]) == (["b"], "answering")
+    net.hosts["b"].kill()
+    net.advance(20.0)
+    found = row(net, "a", "c")
+    assert found["state"] == "not linked"
+    assert found["why"] == "mesh.dial leaves it to other routers, and there is no way over others"
