@@ -13,7 +13,7 @@ from functools import partial
 from inspect import isawaitable
 from typing import Any, TypeVar
 
-from rpcmq.aio.loop_port import LoopPort, Waiting, _resolve
+from rpcmq.aio.loop_port import LoopPort, Waiting, resolve
 from rpcmq.client.thread_process import ThreadProcess
 from rpcmq.core.process.call import Call
 from rpcmq.errors import UsageError
@@ -250,7 +250,7 @@ def _settle(port: LoopPort, future: asyncio.Future[Any], function: Callable[[], 
         value = function()
     except BaseException as raised:
         error = raised
-    port.post(_resolve, future, (value, error))
+    port.post(resolve, future, (value, error))
 
 
 class RaisedStopIteration(RuntimeError):

@@ -11,7 +11,7 @@ from rpcmq.client.thread_process import ThreadProcess
 from rpcmq.core.process.call import Call
 from rpcmq.transport.shell import Handle
 
-__all__ = ["LoopPort", "Waiting"]
+__all__ = ["LoopPort", "Waiting", "resolve"]
 
 #: Interval of looking whether the event loop was closed (seconds).
 _SWEEP = 1.0
@@ -112,11 +112,12 @@ class Waiting:
 
     def __call__(self) -> None:
         """Have the task go on. From any thread."""
-        self.port.post(_resolve, self.future, None)
+        self.port.post(resolve, self.future, None)
 
     resume = __call__
 
 
-def _resolve(future: Future[Any], value: Any) -> None:
+def resolve(future: Future[Any], value: Any) -> None:
+    """Set the result of ``future``, unless it was cancelled. In its event loop."""
     if not future.done():
         future.set_result(value)

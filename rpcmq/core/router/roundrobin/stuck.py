@@ -83,6 +83,20 @@ def stuck_rows(
     return rows, count
 
 
+def asked_rows(links: LinkTable, asked: Iterable[AskedFor], now: float) -> Iterator[dict[str, Any]]:
+    """A row for each message that is ``asked`` for, with the consumers that it waits for."""
+    for each in asked:
+        yield _row(links, each.request, each.request.received_at, now, each.why(now))
+
+
+def state_of(request: Request) -> str:
+    """Return the state of ``request``, which has not ended, for people."""
+    if request.consumer is not None:
+        return "in flight"
+    queue = request.queue
+    return "asked" if queue is not None and queue is not request.destination.queue else "queued"
+
+
 def _find(directory: Directory, now: float, found: _Found) -> Steps[None]:
     limit = now - STUCK_SECONDS
     for number, topic in enumerate(list(directory)):
@@ -137,17 +151,3 @@ def _row(links: LinkTable, request: Request, since: float, now: float, why: str 
         "attempt": request.attempts,
         "why": why,
     }
-
-
-def asked_rows(links: LinkTable, asked: Iterable[AskedFor], now: float) -> Iterator[dict[str, Any]]:
-    """A row for each message that is ``asked`` for, with the consumers that it waits for."""
-    for each in asked:
-        yield _row(links, each.request, each.request.received_at, now, each.why(now))
-
-
-def state_of(request: Request) -> str:
-    """Return the state of ``request``, which has not ended, for people."""
-    if request.consumer is not None:
-        return "in flight"
-    queue = request.queue
-    return "asked" if queue is not None and queue is not request.destination.queue else "queued"
