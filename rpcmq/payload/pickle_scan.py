@@ -84,7 +84,7 @@ def _repeated(pattern: bytes) -> bytes:
     return pattern + b"(?:" + pattern + b")*+"
 
 
-# Both expressions are compiled when they are first used: that takes a tenth of what a client's import takes.
+# Both expressions are compiled when they are first used: many a program gets no pickle, or no large one.
 
 
 def _compile_run(data: bytes, start: int, end: int) -> re.Match[bytes] | None:

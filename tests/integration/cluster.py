@@ -13,12 +13,17 @@ from gevent.server import StreamServer
 from gevent.socket import create_connection
 
 from rpcmq.client import Client
+from rpcmq.testing import InProcessRouter
 from rpcmq.testing.processes import Program
 
 PROGRAMS = Path(__file__).parent / "programs"
 
+Routers = tuple[InProcessRouter, InProcessRouter]
+
 #: Heartbeats quick enough to see what becomes of one who is silent.
 QUICK: dict[str, Any] = {"link_heartbeat_seconds": 0.1, "link_unresponsive_seconds": 0.5, "link_lost_seconds": 30}
+#: The same of routers that route from their start.
+BRISK: dict[str, Any] = {"link_heartbeat_seconds": 0.1, "link_unresponsive_seconds": 0.4, "router_recovery_seconds": 0}
 
 
 def message(method: str, /, **args: Any) -> dict[str, Any]:

@@ -27,22 +27,10 @@ from rpcmq.transport.key_files import read_key_file
 from tests import from_threads
 from tests.client.endpoints import Compute, topic
 from tests.from_threads import each_blocking_shell, new_event
-from tests.integration.cluster import message
+from tests.integration.cluster import BRISK, Routers, message
 from tests.keys import Folder, right
 
 client_shell = each_blocking_shell
-
-QUICK: dict[str, Any] = {"link_heartbeat_seconds": 0.1, "link_unresponsive_seconds": 0.4, "router_recovery_seconds": 0}
-
-Routers = tuple[InProcessRouter, InProcessRouter]
-
-
-@pytest.fixture
-def routers() -> Iterator[Routers]:
-    with testing.router() as one, testing.router() as two:
-        yield one, two
-        for router in (one, two):
-            router.check()
 
 
 def serving(shell: str) -> Iterator[Callable[..., Any]]:
@@ -360,7 +348,7 @@ def test_stop_lets_finish_what_waits_for_a_worker(routers, serve, callers) -> No
 
 
 def test_start_returns_with_one_router_and_the_other_is_served_when_it_is_there(serve_in_gevent, caplog) -> None:
-    with RouterProcess(**QUICK) as one, RouterProcess(**QUICK) as two:
+    with RouterProcess(**BRISK) as one, RouterProcess(**BRISK) as two:
         two.kill()
         serve_in_gevent(Compute(), one.url, two.url)
         assert is_served(one)
@@ -371,7 +359,7 @@ def test_start_returns_with_one_router_and_the_other_is_served_when_it_is_there(
 
 
 def test_without_a_router_start_names_all_and_can_be_repeated(serve_in_gevent) -> None:
-    with RouterProcess(**QUICK) as one, RouterProcess(**QUICK) as two:
+    with RouterProcess(**BRISK) as one, RouterProcess(**BRISK) as two:
         one.kill()
         two.kill()
         service = serve_in_gevent(Compute(), one.url, two.url, start=False)
@@ -413,7 +401,7 @@ class Load:
 
 
 def test_callers_of_one_router_see_nothing_of_the_death_of_another(serve) -> None:
-    with RouterProcess(**QUICK) as one, RouterProcess(**QUICK) as two:
+    with RouterProcess(**BRISK) as one, RouterProcess(**BRISK) as two:
         serve(Work(), one.url, two.url)
         steady, hit = Load(one.url), Load(two.url)
         for _ in range(2):
@@ -431,7 +419,10 @@ def test_callers_of_one_router_see_nothing_of_the_death_of_another(serve) -> Non
 
 
 def test_a_silent_router_holds_up_no_other(serve_in_gevent) -> None:
-    with RouterProcess(link_lost_seconds=2, **QUICK) as one, RouterProcess(link_lost_seconds=2, **QUICK) as two:
+    with (
+        RouterProcess(link_lost_seconds=2, **BRISK) as one,
+        RouterProcess(link_lost_seconds=2, **BRISK) as two,
+    ):
         service = serve_in_gevent(Work(), one.url, two.url)
         steady = Load(one.url)
         two.pause()
@@ -449,7 +440,7 @@ def test_a_silent_router_holds_up_no_other(serve_in_gevent) -> None:
 
 
 def test_a_drain_of_one_router_fails_no_call_of_callers_that_have_both(serve) -> None:
-    with RouterProcess(**QUICK) as one, RouterProcess(**QUICK) as two:
+    with RouterProcess(**BRISK) as one, RouterProcess(**BRISK) as two:
         work = Work()
         serve(work, one.url, two.url)
         loads = [Load(one.url, two.url), Load(two.url, one.url)]
@@ -470,8 +461,8 @@ def test_a_drain_of_one_router_fails_no_call_of_callers_that_have_both(serve) ->
 
 def test_a_cast_that_its_sender_sends_again_at_another_router_runs_once(serve) -> None:
     with (
-        RouterProcess(**QUICK) as one,
-        RouterProcess(**QUICK) as two,
+        RouterProcess(**BRISK) as one,
+        RouterProcess(**BRISK) as two,
         Client([one.url, two.url], shell="gevent", reconnect_max_seconds=0.1) as caster,
     ):
         compute = Compute()
@@ -491,7 +482,11 @@ def test_a_cast_that_its_sender_sends_again_at_another_router_runs_once(serve) -
 
 
 def test_stop_with_a_router_away_does_not_wait_for_it_and_takes_nothing_when_it_returns(serve_in_gevent) -> None:
-    with RouterProcess(**QUICK) as one, RouterProcess(**QUICK) as two, Client(one.url, shell="gevent") as caller:
+    with (
+        RouterProcess(**BRISK) as one,
+        RouterProcess(**BRISK) as two,
+        Client(one.url, shell="gevent") as caller,
+    ):
         work = Work()
         service = serve_in_gevent(work, one.url, two.url)
         running = gevent.spawn(call, caller, "work", key="long")

@@ -13,9 +13,7 @@ from rpcmq.client import Client
 from rpcmq.errors import LinkLost, RouterUnreachable
 from rpcmq.testing import eventually
 from rpcmq.testing.processes import RouterProcess
-from tests.integration.cluster import consumers, counts, message, node
-
-QUICK: dict[str, Any] = {"link_heartbeat_seconds": 0.1, "link_unresponsive_seconds": 0.4, "router_recovery_seconds": 0}
+from tests.integration.cluster import BRISK, consumers, counts, message, node
 
 
 def pair(client: Client, *routers: RouterProcess) -> tuple[RouterProcess, RouterProcess]:
@@ -32,8 +30,8 @@ def call(client: Client, method: str, timeout: float = 20.0, /, retry: int = 0, 
 def test_a_caller_goes_on_at_the_next_router_when_its_own_is_killed_during_calls(caplog) -> None:
     caplog.set_level(logging.WARNING, "rpcmq.client")
     with (
-        RouterProcess(**QUICK) as one,
-        RouterProcess(**QUICK) as two,
+        RouterProcess(**BRISK) as one,
+        RouterProcess(**BRISK) as two,
         node(one.url, "at-one"),
         node(two.url, "at-two"),
         Client([one.url, two.url], reconnect_max_seconds=0.2) as client,
@@ -62,8 +60,8 @@ def test_a_caller_goes_on_at_the_next_router_when_its_own_is_killed_during_calls
 
 def test_casts_go_on_at_the_next_router_and_none_runs_twice() -> None:
     with (
-        RouterProcess(**QUICK) as one,
-        RouterProcess(**QUICK) as two,
+        RouterProcess(**BRISK) as one,
+        RouterProcess(**BRISK) as two,
         node(one.url, "at-one"),
         node(two.url, "at-two"),
         Client([one.url, two.url], reconnect_max_seconds=0.2) as client,
@@ -88,8 +86,8 @@ def test_casts_go_on_at_the_next_router_and_none_runs_twice() -> None:
 
 def test_a_drain_moves_callers_to_the_next_router_without_a_failed_call() -> None:
     with (
-        RouterProcess(**QUICK) as one,
-        RouterProcess(**QUICK) as two,
+        RouterProcess(**BRISK) as one,
+        RouterProcess(**BRISK) as two,
         node(one.url, "at-one"),
         node(two.url, "at-two"),
         Client([one.url, two.url], reconnect_max_seconds=0.2) as client,
@@ -122,8 +120,8 @@ def test_a_drain_moves_callers_to_the_next_router_without_a_failed_call() -> Non
 
 def test_a_silent_router_is_left_and_idempotent_calls_go_on() -> None:
     with (
-        RouterProcess(link_lost_seconds=2, **QUICK) as one,
-        RouterProcess(link_lost_seconds=2, **QUICK) as two,
+        RouterProcess(link_lost_seconds=2, **BRISK) as one,
+        RouterProcess(link_lost_seconds=2, **BRISK) as two,
         node(one.url, "at-one"),
         node(two.url, "at-two"),
         Client([one.url, two.url], reconnect_max_seconds=0.2) as client,
@@ -136,7 +134,7 @@ def test_a_silent_router_is_left_and_idempotent_calls_go_on() -> None:
 
 
 def test_an_error_names_all_routers_and_why_each_was_left() -> None:
-    with RouterProcess(**QUICK, link_max_links=1) as full, Client(full.url) as other:
+    with RouterProcess(**BRISK, link_max_links=1) as full, Client(full.url) as other:
         other.connect(20)
         routers = ["tcp://127.0.0.1:1", full.url]
         with Client(routers, reconnect_max_seconds=0.05) as client:

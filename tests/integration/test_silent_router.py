@@ -12,9 +12,7 @@ from rpcmq.client import Client, Service
 from rpcmq.errors import CallTimeout, Overloaded
 from rpcmq.testing import eventually
 from rpcmq.testing.processes import RouterProcess
-from tests.integration.cluster import Proxy, message, node
-
-QUICK: dict[str, Any] = {"link_heartbeat_seconds": 0.1, "link_unresponsive_seconds": 0.4, "router_recovery_seconds": 0}
+from tests.integration.cluster import BRISK, Proxy, message, node
 
 
 def silent(client: Client) -> bool:
@@ -24,7 +22,7 @@ def silent(client: Client) -> bool:
 def test_a_silent_router_is_called_silent_until_it_answers(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING, "rpcmq.client")
     with (
-        RouterProcess(link_lost_seconds=60, **QUICK) as router,
+        RouterProcess(link_lost_seconds=60, **BRISK) as router,
         Client(router.url, cast_window=2, timeout=1.0) as client,
         node(router.url),
     ):
@@ -49,8 +47,8 @@ def test_a_silent_router_is_called_silent_until_it_answers(caplog: pytest.LogCap
 
 def test_a_silent_router_is_given_up_and_a_call_with_retry_goes_to_the_one_that_answers() -> None:
     with (
-        RouterProcess(link_lost_seconds=3, **QUICK) as first,
-        RouterProcess(link_lost_seconds=3, router_id=2, **QUICK) as second,
+        RouterProcess(link_lost_seconds=3, **BRISK) as first,
+        RouterProcess(link_lost_seconds=3, router_id=2, **BRISK) as second,
         Proxy(first.url) as proxy,
         Client(proxy.url, connect_timeout=3.0, reconnect_max_seconds=0.2) as client,
         node(first.url, "one"),
@@ -72,7 +70,7 @@ def test_callers_and_services_come_back_to_a_router_that_was_held_after_its_rest
         def add(self, ctx: object, a: int, b: int) -> int:
             return a + b
 
-    with RouterProcess(link_lost_seconds=60, **QUICK) as router:
+    with RouterProcess(link_lost_seconds=60, **BRISK) as router:
         clients = [Client(router.url, **patience) for _ in range(3)]
         service = Service("compute", Compute(), client=Client(router.url, **patience))
         service.start()

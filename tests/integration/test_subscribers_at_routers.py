@@ -22,21 +22,10 @@ from rpcmq.testing.processes import RouterProcess
 from rpcmq.transport.key_files import read_key_file
 from tests import from_threads
 from tests.from_threads import each_blocking_shell
+from tests.integration.cluster import BRISK, Routers
 from tests.keys import Folder, right
 
 client_shell = each_blocking_shell
-
-QUICK: dict[str, Any] = {"link_heartbeat_seconds": 0.1, "link_unresponsive_seconds": 0.4, "router_recovery_seconds": 0}
-
-Routers = tuple[InProcessRouter, InProcessRouter]
-
-
-@pytest.fixture
-def routers() -> Iterator[Routers]:
-    with testing.router() as one, testing.router() as two:
-        yield one, two
-        for router in (one, two):
-            router.check()
 
 
 @pytest.fixture
@@ -158,7 +147,7 @@ def test_aio_subscribers_listen_at_all_routers(routers, publishers) -> None:
 
 
 def test_a_router_that_is_killed_stops_no_events_of_another_and_is_listened_to_when_it_is_back(listen) -> None:
-    with RouterProcess(**QUICK) as one, RouterProcess(**QUICK) as two:
+    with RouterProcess(**BRISK) as one, RouterProcess(**BRISK) as two:
         events: list[Any] = []
         listen(one.url, two.url).subscribe("a", partial(heard, events))
         with Client(one.url, shell="gevent") as steady, Client(two.url, shell="gevent") as hit:
@@ -175,7 +164,7 @@ def test_a_router_that_is_killed_stops_no_events_of_another_and_is_listened_to_w
 
 
 def test_publishers_go_on_at_another_router_and_the_same_subscribers_hear_them(listen) -> None:
-    with RouterProcess(**QUICK) as one, RouterProcess(**QUICK) as two:
+    with RouterProcess(**BRISK) as one, RouterProcess(**BRISK) as two:
         events: list[Any] = []
         listen(one.url, two.url).subscribe("a", partial(heard, events))
         with Client([one.url, two.url], shell="gevent", reconnect_max_seconds=0.1) as publisher:
@@ -191,7 +180,7 @@ def test_publishers_go_on_at_another_router_and_the_same_subscribers_hear_them(l
 
 
 def test_subscribe_returns_with_one_router_and_listens_at_the_other_when_it_is_there(caplog) -> None:
-    with RouterProcess(**QUICK) as one, RouterProcess(**QUICK) as two, ExitStack() as stack:
+    with RouterProcess(**BRISK) as one, RouterProcess(**BRISK) as two, ExitStack() as stack:
         two.kill()
         events: list[Any] = []
         client = stack.enter_context(Client([one.url, two.url], shell="gevent", reconnect_max_seconds=0.1))

@@ -3,35 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from rpcmq.testing.processes import Program
-from tests.client.endpoints import Compute
 
 PROGRAM = Path(__file__).parent / "programs" / "lone.py"
-
-
-class Held(Compute):
-    def wait_here(self, ctx: Any) -> str:
-        self.started.set()
-        self.go_on.wait(60)
-        return "released"
-
-    def release(self, ctx: Any) -> None:
-        self.go_on.set()
-
-
-@pytest.fixture
-def held(serve: Any) -> Iterator[Held]:
-    """A service in this process, in gevent."""
-    endpoint = Held()
-    serve(endpoint)
-    yield endpoint
-    endpoint.go_on.set()
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -25,20 +24,6 @@ def start(url: str, scenario: str, *arguments: str) -> Program:
     # From Python 3.12 on every fork of a process with threads, such as ZeroMQ's, is warned about.
     quiet = {"PYTHONWARNINGS": "ignore:This process:DeprecationWarning"}
     return Program([sys.executable, str(PROGRAM), url, scenario, *arguments], quiet, name=scenario)
-
-
-class Held(Compute):
-    def release(self, ctx: Any) -> None:
-        self.go_on.set()
-
-
-@pytest.fixture
-def held(serve: Any) -> Iterator[Held]:
-    """A service in this process, in gevent."""
-    endpoint = Held()
-    serve(endpoint)
-    yield endpoint
-    endpoint.go_on.set()
 
 
 def test_every_verb_without_gevent(router):
