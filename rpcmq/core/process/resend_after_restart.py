@@ -77,8 +77,9 @@ def _resend_or_fail(
         text = f"the router went away with the call to {call.address!r} in flight; it may have run"
         table.fail(call, LinkLost(text, {"topic": call.address, "started": "unknown"}))
     elif kind in _CALLS:
-        if is_adopted and call.message[LOW_FLAGS_AT] & Flag.RESENT:
-            call.message = for_next_owner(call.message)  # the last one has asked for it, before it gave it back
+        if is_adopted and call.message[LOW_FLAGS_AT] & (Flag.RESENT | Flag.IDEMPOTENT):
+            # The last one has asked for it, before it gave it back; or it may have it still, and offer it later.
+            call.message = for_next_owner(call.message)
         uplink.send(_with_time_left(now, call))
     elif kind in RETAINED_KINDS and key not in again:
         # The router had it, and died before it confirmed that to the waiter.

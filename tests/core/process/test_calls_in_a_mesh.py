@@ -86,11 +86,12 @@ def test_a_stream_that_may_have_begun_ends(sender: Sender) -> None:
     assert isinstance(call.error, LinkLost)
 
 
-def test_an_idempotent_call_need_not_be_asked_for(sender: Sender) -> None:
+def test_an_idempotent_call_says_that_it_has_a_later_owner(sender: Sender) -> None:
+    """Nobody asks for it, but its former owner may have it still."""
     sender.start(flags=Flag.IDEMPOTENT)
     sender.sent()
     (again,) = sender.move()
-    assert not again[LOW_FLAGS_AT] & Flag.RESENT
+    assert again[LOW_FLAGS_AT] & Flag.RESENT and again[STAMP] == b"\1\0"
 
 
 def test_a_call_that_was_not_sent_or_not_accepted_is_new_to_the_next_router(sender: Sender) -> None:

@@ -39,6 +39,7 @@ from rpcmq.wire import (
     unpack_request,
     with_address,
 )
+from rpcmq.wire.adoption import HERE_RECORD, Word
 from rpcmq.wire.bodies import ErrorBody
 from rpcmq.wire.consumer_name import ConsumerName
 
@@ -68,6 +69,7 @@ class Hosting(MeshPart):
         self._rooms = Rooms(dispatch)
         dispatch.requests.on_forwarded_ended = self._ended
         dispatch.departures.on_forwarded_lost = self._lost
+        dispatch.deliveries.on_forwarded_replaced = self._replaced
         self.kinds = {
             Kind.REQUEST: self._take,
             Kind.CAST: self._take,
@@ -110,11 +112,17 @@ class Hosting(MeshPart):
         is_call, calls = kind != _CAST, link.calls
         # The copy of a call for a group has its key.
         is_here = is_call and key in calls
-        if flags & _IDEMPOTENT and not is_here and _knows_it(consumer, key, message[STAMP]):
+        is_displaced = flags & _IDEMPOTENT and not is_here and _knows_it(consumer, key, message[STAMP])
+        if is_displaced:
             # Its sender sends it again by way of another router, which gets the answer to what runs.
+            self._tell_former(consumer.in_flight[key], link, message[STAMP])
             self._context.displace(now, consumer, key)
         if key in consumer.in_flight or is_here:
-            self._send_back(link, Kind.RETURNED, destination, key, form >> 8, _MAY_HAVE_STARTED)
+            later = _stamp_of(consumer.in_flight[key]) if flags & _IDEMPOTENT and not is_here else b""
+            if later > message[STAMP]:
+                self._tell_later(link, destination, key, later)
+            else:
+                self._send_back(link, Kind.RETURNED, destination, key, form >> 8, _MAY_HAVE_STARTED)
             self._dispatch.deliveries.deliver_waiting(now, consumer)
             return
         request = Forwarded()
@@ -135,6 +143,24 @@ class Hosting(MeshPart):
             requests.calls_in_flight += 1
             requests.deadlines.arm_call(now, request)
         self._dispatch.deliveries.deliver(now, request, consumer)
+        if is_displaced:
+            self._dispatch.deliveries.deliver_waiting(now, consumer)
+
+    def _tell_former(self, former: Delivery, link: Link, stamp: bytes) -> None:
+        """The consumer of ``former`` has that for the router at ``link`` now: its former owner forgets it."""
+        request = former.request
+        if type(request) is Forwarded and request.owner is not link and stamp > _stamp_of(former):
+            self._tell_later(request.owner, request.destination, request.key, stamp)
+
+    def _replaced(self, request: Forwarded, stamp: bytes) -> None:
+        """Its consumer has ``request`` for this router now, a later owner with ``stamp``."""
+        self._tell_later(request.owner, request.destination, request.key, stamp)
+
+    def _tell_later(self, owner: Link, destination: Destination, key: bytes, stamp: bytes) -> None:
+        """Tell the router at ``owner`` that a message has a later owner, with ``stamp``: it gives the message up."""
+        address, tag = address_of_place(destination.server or destination.topic)
+        block, tag = (address.encode(), tag) if tag == Tag.GROUP else (b"", Tag.TOPIC)
+        owner.send(pack(Kind.HERE, HERE_RECORD.pack(key, stamp, Word.NEWER), address=block, consumer=tag))
 
     def _refuse_format(self, link: Link, destination: Destination, key: bytes, consumer: Consumer, form: int) -> None:
         text = f"{consumer.link.identity} does not accept {format_name(form)} payloads"
@@ -264,4 +290,9 @@ def _knows_it(consumer: Consumer, key: bytes, stamp: bytes) -> bool:
     former = consumer.in_flight.get(key)
     if former is None or not consumer.link.follows_mesh:
         return False
-    return bytes((former.request.message[STAMP][0], former.attempt)) <= stamp
+    return _stamp_of(former) <= stamp
+
+
+def _stamp_of(delivery: Delivery) -> bytes:
+    """The stamp of the owner that ``delivery`` is of."""
+    return bytes((delivery.request.message[STAMP][0], delivery.attempt))

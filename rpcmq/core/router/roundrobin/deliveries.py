@@ -7,6 +7,7 @@ from math import inf
 from typing import Any, Protocol
 
 from rpcmq.core.common.session import WINDOW_BYTES
+from rpcmq.core.router.forwarded import Forwarded
 from rpcmq.core.router.least_busy import ALONE
 from rpcmq.core.router.link_states import LinkState
 from rpcmq.core.router.link_table import LinkTable
@@ -22,6 +23,7 @@ from rpcmq.wire import (
     FORMAT_AT,
     NO_TTL,
     ORIGIN_OF_KEY,
+    STAMP,
     Flag,
     Kind,
     for_consumer,
@@ -50,7 +52,7 @@ class Deliveries:
 
     __slots__ = (
         "_links", "_mailboxes", "_recovery", "_requests",
-        "elsewhere", "on_delivered", "on_protocol_error", "on_tickets", "tickets",
+        "elsewhere", "on_delivered", "on_forwarded_replaced", "on_protocol_error", "on_tickets", "tickets",
     )  # fmt: skip
 
     def __init__(self, links: LinkTable, requests: RequestTable, recovery: Recovery, mailboxes: Mailboxes) -> None:
@@ -62,6 +64,8 @@ class Deliveries:
         self.on_protocol_error: Callable[[float, Link, bytes, ProtocolError], None] = _nobody_listens
         #: Called with each delivery that was made, which is still in the outbox of its link; None: nobody watches.
         self.on_delivered: Callable[[Delivery], None] | None = None
+        #: Called with (request of another router, stamp) when its consumer has that for a later owner, with that stamp.
+        self.on_forwarded_replaced: Callable[[Forwarded, bytes], None] = lambda request, stamp: None
         #: Takes what finds no free consumer here.
         self.elsewhere: Elsewhere = _Nowhere()
         #: The tickets of other routers that wait for a free consumer; see :class:`rpcmq.core.router.forwarded.Ticket`.
@@ -216,6 +220,8 @@ class Deliveries:
             return False
         # Late messages of the consumer about the earlier call must not be taken for this one.
         request.attempts = (old.attempts + 1) % 256
+        if type(old) is Forwarded:
+            self.on_forwarded_replaced(old, bytes((request.message[STAMP][0], request.attempts)))
         if not old.has_ended:
             self._requests.cancel(now, old)
         return True
