@@ -32,7 +32,7 @@ def test_a_delivery_that_nobody_answers_is_stuck(net: Network):
     (row,) = stuck(net)
     assert row == {
         "kind": "call", "caller": "api", "topic": "compute", "method": "reboot", "state": "in flight",
-        "server": "node", "server_state": "answering", "seconds": row["seconds"], "attempt": 0,
+        "server": "node", "server_state": "answering", "seconds": row["seconds"], "attempt": 0, "why": "",
     }  # fmt: skip
     assert 10 <= row["seconds"] < 11
     net.advance(2)
