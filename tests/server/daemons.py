@@ -16,6 +16,8 @@ from gevent import subprocess
 from gevent.event import Event
 from gevent.fileobject import FileObjectPosix
 
+from rpcmq.testing.orphans import ending_with_this_process
+
 #: Time that anything may take on a machine that is busy (seconds).
 SECONDS = 60.0
 COMMAND = [sys.executable, "-m", "rpcmq"]
@@ -111,7 +113,8 @@ def started(*arguments: str, env: Mapping[str, str] | None = None, **options: An
         stdin=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         env=environment(**(env or {})),
-        **options,
+        # The fixtures of a suite that is killed end nothing.
+        **{"preexec_fn": ending_with_this_process(), **options},
     )
     daemon = Daemon(process)
     try:
