@@ -57,6 +57,8 @@ class MeshChecker:
         self._latest: dict[tuple[str, ...], str] = {}
         #: The seconds for which each process was stopped, by its place.
         self._stopped: defaultdict[str, float] = defaultdict(float)
+        #: Since when a process is stopped.
+        self._stopped_at: dict[str, float] = {}
         self._parts: tuple[Part, ...] = (
             CopyChecks(self._violated, is_stable),
             StreamChecks(self._violated),
@@ -155,7 +157,8 @@ class MeshChecker:
         if work.verb == "stream" or work.timeout is None:
             return
         late = event.at - work.submitted_at - work.timeout - _GRACE - 2 * _STEP
-        held_up = self._stopped[work.caller.partition("#")[0]]
+        place = work.caller.partition("#")[0]
+        held_up = self._stopped[place] + event.at - self._stopped_at.get(place, event.at)
         if late > held_up + (_GRACE if held_up else 0.0):
             self._violated("overdue", f"{work.verb} {event.id} ended {late:.3f} s after its timeout")
 
@@ -163,11 +166,12 @@ class MeshChecker:
         if event.id == "kill":
             self._dead.add(event.fields["target"])
         elif event.id == "stop":
-            self._stopped[event.fields["target"]] -= event.at
+            self._stopped_at[event.fields["target"]] = event.at
 
     def _on_healed(self, event: Event) -> None:
         if event.id == "stop":
-            self._stopped[event.fields["target"]] += event.at
+            target = event.fields["target"]
+            self._stopped[target] += event.at - self._stopped_at.pop(target, event.at)
 
     def finish(self) -> Verdict:
         """Check the complete history for missing events."""

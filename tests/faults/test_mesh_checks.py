@@ -154,6 +154,7 @@ def test_streams_copies_and_times_that_are_well() -> None:
 def test_a_caller_that_was_stopped_may_be_late_by_that() -> None:
     stopped = fault("stop", "c0"), sent("9", "fanout"), sent("8", "fanout"), healed("stop", "c0")
     assert found(sent("1", timeout=2.0), started("1"), *stopped, ended("1", "timeout")) == []
+    assert found(sent("1", timeout=2.0), started("1"), fault("stop", "c0"), ended("1")) == []
 
 
 def test_where_nothing_fails_every_consumer_and_group_gets_its_copy() -> None:

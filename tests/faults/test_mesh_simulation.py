@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from hashlib import blake2b
 
 import pytest
 
-from rpcmq.core.process.witness import Witness
-from rpcmq.core.router.mesh.adoption import Adoption
-from rpcmq.core.router.mesh.questions import Asked
 from tests.faults.many_seeds import assert_none_breaks
-from tests.faults.mesh_plan import MeshPlan, mesh_plan_of
+from tests.faults.mesh_plan import mesh_plan_of
 from tests.faults.mesh_simulation import MeshSimulation, simulate_mesh
-from tests.faults.plan import Fault, Operation
 
 pytestmark = [pytest.mark.fault, pytest.mark.fuzz]
 
@@ -78,52 +73,6 @@ def test_a_seed_gives_the_same_history_each_time() -> None:
 def test_a_plan_without_steps_is_quiet() -> None:
     plan = replace(mesh_plan_of(1), steps=())
     assert MeshSimulation(plan).run().violations == []
-
-
-def decide_at_once(adoption: Adoption, now: float, asked: Asked) -> None:
-    """Start a message again although nobody of its roll has spoken."""
-    adoption._forget(asked)
-    request = asked.request
-    if request.queue is not None:
-        request.queue.remove(request)
-        adoption._dispatch.deliveries.deliver_again(now, [request])
-
-
-#: A router that is cut off from the others, and not from processes, still has a cast of one that has gone elsewhere.
-#: There it is started by a consumer that was free to promise; another one, which was busy then, comes to the router.
-CUT_OFF = MeshPlan(
-    seed=0,
-    settings=replace(mesh_plan_of(0).settings, recovery_seconds=0.0, consumer_grace_seconds=30.0),
-    callers=1,
-    services=2,
-    credit=1,
-    steps=(
-        *((2.0 + 0.1 * n, Operation("cast", f"c0-{n}", 0, "compute", seconds=8.0)) for n in range(3)),
-        (2.5, Fault("isolate router", "a", 25.0)),
-        (3.0, Fault("move", "c0", 0.1)),
-        (4.0, Fault("move", "s0", 0.1)),
-        (12.0, Fault("move", "s1", 0.1)),
-        (14.0, Fault("move", "s1", 0.1)),
-    ),
-    routers="abc",
-    homes=(("c0", "a"), ("s0", "a"), ("s1", "b")),
-    is_gentle=False,
-)
-
-#: Rule of docs/contributing/mesh-model.md -> the method that keeps it, another one that does not, and a plan.
-RULES: dict[str, tuple[type, str, Callable[..., object], MeshPlan]] = {
-    "keep": (Witness, "answered", lambda witness, task, message: None, mesh_plan_of(35, is_plain=True)),
-    "promise": (Witness, "_promise", lambda witness, name, stamp: None, CUT_OFF),
-    "roll": (Adoption, "_decide", decide_at_once, mesh_plan_of(21, is_plain=True)),
-}
-
-
-@pytest.mark.parametrize("rule", RULES)
-def test_without_a_rule_something_starts_twice(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    owner, method, other, plan = RULES[rule]
-    assert MeshSimulation(plan).run().violations == []
-    monkeypatch.setattr(owner, method, other)
-    assert "started twice" in [violation.check for violation in MeshSimulation(plan).run().violations]
 
 
 @pytest.mark.long
