@@ -187,8 +187,8 @@ class Departures:
         while self.deserted and room:
             link = self.deserted[0]
             for request in list(islice(link.calls.values(), room)):
-                if link.queue_type == MESH_TYPE:
-                    # Another router, their callers' next one, may ask for them.
+                if link.queue_type == MESH_TYPE and not request.flags & Flag.STREAM:
+                    # Another router, their callers' next one, may ask for them; not for streams, which would wait.
                     self._requests.finish(now, request, Outcome.CANCELLED)
                 else:
                     self._requests.cancel(now, request)
