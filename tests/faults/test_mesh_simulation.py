@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from hashlib import blake2b
+from random import Random
 
 import pytest
 
 from tests.faults.many_seeds import assert_none_breaks
-from tests.faults.mesh_plan import mesh_plan_of
+from tests.faults.mesh_plan import MeshPlan, mesh_plan_of
 from tests.faults.mesh_simulation import MeshSimulation, simulate_mesh
+from tests.faults.plan import Fault, Operation, Step
 
 pytestmark = [pytest.mark.fault, pytest.mark.fuzz]
 
@@ -61,7 +63,7 @@ def test_seeds_that_have_found_something_later(seed: int, mode: str) -> None:
 
 @pytest.mark.parametrize("portion", range(2))
 def test_nothing_breaks(portion: int) -> None:
-    for seed in range(portion * 10, portion * 10 + 10):
+    for seed in range(portion * 7, portion * 7 + 7):
         assert simulate_mesh(seed).violations == [], replayed(seed)
 
 
@@ -73,6 +75,39 @@ def test_a_seed_gives_the_same_history_each_time() -> None:
 def test_a_plan_without_steps_is_quiet() -> None:
     plan = replace(mesh_plan_of(1), steps=())
     assert MeshSimulation(plan).run().violations == []
+
+
+def wide_area(seed: int, seconds: float) -> MeshPlan:
+    """Three routers far from each other: half a second to two each way, never the same for long, and broken links."""
+    rng = Random(f"wide area {seed}")
+    steps: list[Step] = []
+    for pair in ("ab", "ac", "bc"):
+        at = 1.0
+        while at < seconds:
+            lasts = rng.uniform(2.0, 6.0)
+            kind = "reset routers" if rng.random() < 0.07 else "delay routers"
+            steps.append((at, Fault(kind, pair, lasts, rng.uniform(0.5, 2.0))))
+            at += lasts
+    for number in range(int(seconds)):
+        verb, caller = rng.choice(("call", "cast")), rng.randrange(2)
+        timeout = 300.0 if verb == "call" else None
+        at, took = 1.5 + number + rng.random(), rng.choice((0.0, 0.2, 2.0))
+        steps.append((at, Operation(verb, f"c{caller}-{number}", caller, "compute", seconds=took, timeout=timeout)))
+    homes = ("c0", "a"), ("c1", "b"), ("s0", "c"), ("s1", "a")
+    steps.sort(key=lambda step: step[0])
+    return MeshPlan(seed, mesh_plan_of(0).settings, 2, 2, 2, tuple(steps), "abc", homes)
+
+
+def test_a_mesh_over_a_wide_area_goes_on_by_itself() -> None:
+    verdict = MeshSimulation(wide_area(1, 60.0)).run()
+    assert verdict.violations == []
+    assert verdict.ended["ok"] > 20
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(4))
+def test_a_mesh_over_a_wide_area_goes_on_for_long(seed: int) -> None:
+    assert MeshSimulation(wide_area(seed, 900.0)).run().violations == []
 
 
 @pytest.mark.long
