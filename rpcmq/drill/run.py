@@ -334,9 +334,11 @@ class Drill:
 
     @property
     def is_idle(self) -> bool:
-        """Whether the router has nothing in its hands."""
+        """Whether no router has anything in its hands, or asks consumers whether they have had it."""
         rows = [row for router in self.routers for row in router.view("topics")["topics"]]
-        return not any(row["in_flight"] or (row["queued"] and row["consumers"]) for row in rows)
+        if any(row["in_flight"] or (row["queued"] and row["consumers"]) for row in rows):
+            return False
+        return not any(row["state"] == "asked" for router in self.routers for row in router.view("stuck")["stuck"])
 
     # --- the end -----------------------------------------------------------------------------
 

@@ -36,7 +36,7 @@ def test_trap_the_caller_blamed_for_the_callees_fault():
         node(router.url, "back") as back,
     ):
         with pytest.raises(NestedCallError, match=r"CallTimeout: .*no consumer on 'nobody'") as raised:
-            client.call(None, "compute.front", message("ask", topic="nobody", method="where", timeout=0.2), 20)
+            client.call(None, "compute.front", message("ask", topic="nobody", method="where", timeout=1.0), 20)
         assert vars(raised.value)["remote_host"] == "front"
         call = gevent.spawn(
             client.call, None, "compute.front", message("ask", topic="compute.back", method="wait", timeout=30), 30
