@@ -352,7 +352,8 @@ class Dialing:
         self._dials.pop(route, None)
         target.has_greeted = False
         former, peering.target = peering.target, target
-        if former is not None and former is not target:
+        if former is not None and former is not target and former.route not in self._dials:
+            # Else it is just being dialled again.
             former.route, former.due = None, now + _SHORTCUT_PAUSE
             self._due_at(former.due)
         self._peerings.resume(now, peering, route, said.received, is_dialed=True)

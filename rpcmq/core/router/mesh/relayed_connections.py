@@ -167,7 +167,7 @@ class RelayedConnections:
         """Send everything there is. Neighbours that take nothing keep only their own waiting."""
         while self.transit:
             transit = self.transit.popleft()
-            if transit.hop.route is None or not put(transit.hop.route, transit.messages):
+            if not (_greet(transit.hop, put) and transit.hop.route and put(transit.hop.route, transit.messages)):
                 self.drop("the next router takes nothing")
         by_hop: dict[Link, list[Sender]] = {}
         links, self.waiting[:] = self.waiting[:], []
@@ -182,7 +182,7 @@ class RelayedConnections:
         for hop, senders in by_hop.items():
             assert hop.route is not None
             way = Way(self.own_id(), hop, hop.route, put)
-            if not way.send(senders):
+            if not (_greet(hop, put) and way.send(senders)):
                 self.blocked.update(sender.link for sender in senders)
 
 
@@ -191,6 +191,15 @@ class _Transit(NamedTuple):
 
     hop: Link
     messages: list[bytes]
+
+
+def _greet(hop: Link, put: Put) -> bool:
+    """Send a neighbour what it has to get before anything else, such as WELCOME; return whether it takes more."""
+    while hop.first_messages and hop.route is not None:
+        if not put(hop.route, hop.first_messages[:1]):
+            return False
+        del hop.first_messages[0]
+    return True
 
 
 def _cut(legs: list[Leg], messages: Sequence[bytes]) -> tuple[list[Leg], Sequence[bytes]]:
