@@ -23,9 +23,10 @@ class Remote(Generic[D]):
         offered: deliveries to them that have not ended, by key, in the order in which they were offered.
         room: the number that may still be offered, while the neighbour says so for each; None: up to ``capacity``.
         wanted: the number of requests that the neighbour knows to wait, and has not made room for.
+        is_held: whether nothing is offered: what the neighbour has sent back was not all read.
     """
 
-    __slots__ = ("capacity", "consumers", "link", "offered", "room", "wanted")
+    __slots__ = ("capacity", "consumers", "is_held", "link", "offered", "room", "wanted")
 
     def __init__(self, link: BaseLink, consumers: int, capacity: int) -> None:
         self.link = link
@@ -34,11 +35,12 @@ class Remote(Generic[D]):
         self.offered: dict[bytes, D] = {}
         self.room: int | None = None
         self.wanted = 0
+        self.is_held = False
 
     @property
     def free(self) -> int:
         """The number of requests that may be offered now."""
-        if not self.link.is_responsive or self.link.is_full:
+        if self.is_held or not self.link.is_responsive or self.link.is_full:
             return 0
         return self.capacity - len(self.offered) if self.room is None else self.room
 

@@ -8,7 +8,7 @@ room for: this router says how many requests wait (WANT), and is told how many i
 **Order.** A neighbour that has sent back one request for an address sends back all that follow, until it reads the
 WANT by which this router shows that it has read the BUSY. And this router takes back all that it has offered after the
 one that came back, at once: so what was sent first is first in the queue again, whoever takes it next. Either half
-alone breaks the order (``tests/mesh/order.py``).
+alone breaks the order (``tests/mesh/order.py``). Nothing is offered there until the WANT is answered.
 """
 
 from __future__ import annotations
@@ -116,6 +116,8 @@ class Forwarding(MeshPart):
                     self._feed(now, place, remote)
 
     def _place_changed(self, now: float, place: Place, remote: Remote[Delivery]) -> None:
+        if (work := self._work.get(remote.link)) is not None:
+            work.update(place)
         if not remote.consumers:
             if remote.room or remote.wanted:
                 self._want(place, remote, 0)  # else our turn would wait there for ever
@@ -145,7 +147,7 @@ class Forwarding(MeshPart):
                 link, offered = remote.link, len(remote.offered)
                 if free is None:
                     free = remote.capacity - offered
-                if free > 0 and link.is_responsive and not link.is_full:
+                if free > 0 and link.is_responsive and not (link.is_full or remote.is_held):
                     load = offered / (remote.capacity or 1)
                     if best is None or load < least:
                         best, least = remote, load
@@ -231,10 +233,9 @@ class Forwarding(MeshPart):
     def _acknowledge(self, now: float, link: Link, busy: bytes) -> None:
         """Show the neighbour that its BUSY was read: it takes nothing for that address before."""
         place = self._context.places.named_by(busy)
-        remote = place.remotes.get(link) if place is not None else None
-        count = len(place.queue) if place is not None and remote is not None else 0
-        if remote is not None:
-            remote.wanted = count
+        count = 0
+        if place is not None and (remote := place.remotes.get(link)) is not None:
+            count = remote.wanted = len(place.queue)
         want = pack(Kind.WANT, count.to_bytes(4), key=busy[KEY], address=address_of(busy), consumer=busy[CONSUMER_AT])
         link.send(want)
 
@@ -242,10 +243,9 @@ class Forwarding(MeshPart):
 
     def _consumer(self, link: Link, message: bytes) -> Elsewhere | None:
         """The pseudo-consumer that has what ``message`` is about."""
-        work = self._work.get(link)
+        work, group = self._work.get(link), self._context.places.group_of(message)
         if work is None:
             return None
-        group = self._context.places.group_of(message)
         return work.whole if group is None else work.of(group)
 
     def _holder(self, link: Link, message: bytes) -> Consumer | None:
@@ -339,8 +339,9 @@ class Forwarding(MeshPart):
 
     def _busy(self, now: float, link: Link, message: bytes) -> None:
         """BUSY: a request comes back, and so do all that this router has offered there after it, for that address."""
-        delivery = self._take_from(link, message, is_counted=False)
-        if delivery is None:
+        if (work := self._work.get(link)) is not None:
+            work.hold(self._context.places.named_by(message), message[KEY])
+        if (delivery := self._take_from(link, message, is_counted=False)) is None:
             # Taken back before, or it has just ended.
             self._acknowledge(now, link, message)
             return
@@ -357,13 +358,15 @@ class Forwarding(MeshPart):
         self._acknowledge(now, link, message)
 
     def _room(self, now: float, link: Link, message: bytes) -> None:
-        """ROOM: so many more may be offered."""
+        """ROOM: so many more may be offered; with a key, the answer to the WANT with that."""
         payload = payload_of(message)
         if len(payload) != 4:
             raise ProtocolError("ROOM needs a count of 4 bytes", "length")
         place = self._context.places.named_by(message)
-        remote = place.remotes.get(link) if place is not None else None
-        if place is None or remote is None:
+        if place is None or (work := self._work.get(link)) is None:
+            return
+        work.let_go(place, message[KEY])
+        if (remote := place.remotes.get(link)) is None:
             return
         count = min(int.from_bytes(payload), remote.wanted)  # else it could have all that waits offered without end
         remote.wanted -= count
@@ -374,11 +377,9 @@ class Forwarding(MeshPart):
         """RETURNED: a consumer there is gone, or the request could not be given to one."""
         payload = bytes(payload_of(message))
         name = ConsumerName.decode(payload[1:]) if payload[1:] else ConsumerName(link.origin, link.identity)
-        delivery = self._take_from(link, message)
-        if delivery is None:
+        if (delivery := self._take_from(link, message)) is None:
             return
-        request = delivery.request
-        if not request.has_ended:
+        if not delivery.request.has_ended:
             if payload[:1] == b"\0":
                 self._offer_again(now, [delivery])
             elif payload[:1] != b"\2" or not self._context.look_for(now, delivery, name):

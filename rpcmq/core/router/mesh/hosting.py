@@ -23,6 +23,7 @@ from rpcmq.wire import (
     CONSUMER_AT,
     HEADER_BYTES,
     KEY,
+    KEY_BYTES,
     KIND_AT,
     ORIGIN_OF_KEY,
     SETTLEMENT,
@@ -49,6 +50,7 @@ __all__ = ["Hosting"]
 _TOGETHER = 100
 # As in `rpcmq.core.router.roundrobin.dispatch`.
 _CAST, _TOPIC = int(Kind.CAST), int(Tag.TOPIC)
+_NO_KEY = bytes(KEY_BYTES)
 _FANOUT, _IDEMPOTENT = Flag.FANOUT, Flag.IDEMPOTENT
 _NOT_STARTED, _MAY_HAVE_STARTED, _GOES_ON = b"\0", b"\1", b"\2"
 
@@ -253,12 +255,15 @@ class Hosting(MeshPart):
         if len(payload) != 4:
             raise ProtocolError("WANT needs a count of 4 bytes", "length")
         place = self._context.places.named_by(message)
+        refused = self._refusing.get(link, {})
+        if refused.get(place) == message[KEY] if place is not None else message[KEY] != _NO_KEY:
+            # Not by any WANT: one may have been sent before the BUSY was read, and what was offered before that would
+            # be taken here, and taken back there. The answer comes after all that was sent back.
+            block, tag = address_of(message), message[CONSUMER_AT]
+            link.send(pack(Kind.ROOM, bytes(4), key=message[KEY], address=block, consumer=tag))
         if place is None:
             return
-        refused = self._refusing.get(link, {})
         if refused.get(place) == message[KEY]:
-            # Not by any WANT: one may have been sent before the BUSY was read, and what was offered before that would
-            # be taken here, and taken back there.
             del refused[place]
         self._rooms.want(now, link, place, int.from_bytes(payload))
 

@@ -8,7 +8,7 @@ one of its own, so that any tag on its link stands for the one pseudo-consumer t
 from __future__ import annotations
 
 from rpcmq.core.router.forwarded import Elsewhere
-from rpcmq.core.router.mesh.places import Tag
+from rpcmq.core.router.mesh.places import Place, Tag
 from rpcmq.core.router.model import Consumer, Link, Request, Topic
 from rpcmq.wire import Address
 
@@ -27,14 +27,38 @@ class OfferedWork:
         whole: stands for all its consumers of topics and servers.
     """
 
-    __slots__ = ("_groups", "_link", "whole")
+    __slots__ = ("_groups", "_held", "_link", "whole")
 
     def __init__(self, link: Link) -> None:
         self._link = link
         self.whole = _pseudo_consumer(link, Tag.TOPIC)
         #: Copies of one message go to several groups under one key.
         self._groups: dict[Topic, Elsewhere] = {}
+        #: Places for which nothing is offered, with the key of the first request that came back.
+        self._held: dict[Place, bytes] = {}
         link.consumers = _AnyTag({Tag.TOPIC: self.whole})
+
+    def hold(self, place: Place | None, key: bytes) -> None:
+        """Offer nothing for ``place``, of which the request ``key`` came back, until :meth:`let_go`.
+
+        Others that came back may still be to be read. If one of them were offered again before, its return would be
+        taken for that of the new offer, and with it all that was offered after that, which has been started there.
+        """
+        if place is not None:
+            self._held.setdefault(place, key)
+            self.update(place)
+
+    def let_go(self, place: Place, key: bytes) -> None:
+        """Everything that came back with the request ``key`` was read."""
+        if self._held.get(place) == key:
+            del self._held[place]
+            self.update(place)
+
+    def update(self, place: Place) -> None:
+        """Have the consumers of ``place`` there, as far as they are known, offered nothing while it is held."""
+        remote = place.remotes.get(self._link)
+        if remote is not None:
+            remote.is_held = place in self._held
 
     def of(self, topic: Topic) -> Elsewhere:
         """The pseudo-consumer of messages to ``topic`` (a topic or a group)."""

@@ -356,7 +356,7 @@ def test_room_that_was_not_wanted_is_not_used(net: MeshNetwork) -> None:
     calls = [api.request("compute", "m", ttl=60) for _ in range(20)]
     link = neighbour_of(net, "a", "b")
     busy = pack(Kind.BUSY, key=calls[0].key, address=Address("compute").encode())
-    room = pack(Kind.ROOM, (1 << 31).to_bytes(4), address=Address("compute").encode())
+    room = pack(Kind.ROOM, (1 << 31).to_bytes(4), key=calls[0].key, address=Address("compute").encode())
     router = net.router_of("a")
     (topic,) = (each for each in router.directory if each.address.topic == "compute")
     assert len(topic.remotes[link].offered) == 20
