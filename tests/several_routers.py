@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import cycle
 from typing import Any
 
@@ -185,6 +186,8 @@ class _Spread(MeshNetwork):
         self._next = cycle(names)
         self._places: dict[str, str] = {}
         self._is_settling = True
+        # A service that is gone may have come to another router: there is a wait for that which one router has not.
+        settings = replace(settings, mesh_return_seconds=0.0)
         super().__init__(names, settings, sinks=dict.fromkeys(names, sink) if sink else None)
         self._is_settling = False
         self.settings = settings

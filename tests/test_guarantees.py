@@ -191,7 +191,7 @@ def test_numbers_without_a_setting_are_those_of_the_engines() -> None:
 
 def test_engines_have_the_same_defaults_as_the_settings() -> None:
     """Tests of the engines wait for what the page states."""
-    of_machine: dict[str, Any] = {"router_name": "", "router_max_bytes": 0}
+    of_machine: dict[str, Any] = {"router_name": "", "router_max_bytes": 0, "mesh_id": 0}
     assert replace(settings_for(RouterConfig()), **of_machine) == replace(Settings(), **of_machine)
 
 
