@@ -44,6 +44,9 @@ _PATIENCE = 5.0
 _ROUND_BYTES = 8 << 20
 #: Time for what was sent last to leave on a connection that the engine closes (seconds).
 _LINGER = 1.0
+#: Bytes that another router may send right after its WELCOME, before that is read: routers, addresses and patterns, each
+#: of which has bounds of its own.
+_AHEAD_BYTES = 8 << 20
 _SHUTTING_DOWN = "this router is shutting down"
 
 
@@ -186,8 +189,8 @@ class DialedRouters:
         inode = socket_inode(fd)
         if inode is not None:
             connection.fd, connection.inode = fd, inode
-            # Until it carries a link it is bounded in time and bytes as those are that others make.
-            self._connections.admit(fd)
+            # Until it carries a link it is bounded in time and bytes, as those are that others make.
+            self._connections.admit(fd, _AHEAD_BYTES)
 
     def _gone(self, connection: DialedRouter, problem: str) -> None:
         was_ended = connection.link is not None and connection.route not in self._router.links.routes

@@ -345,8 +345,7 @@ class Adoption(MeshPart):
 
     def give_up(self, now: float, key: bytes, group: str) -> None:
         """A later owner asks for the message with ``key``: it is not this router's any more (``give_up``)."""
-        asked = self._asked.get(name_of(key, group))
-        if asked is not None:
+        if (asked := self._asked.get(name_of(key, group))) is not None:
             self._give_up(now, asked)
 
     def _give_up(self, now: float, asked: Asked) -> None:
@@ -365,6 +364,7 @@ class Adoption(MeshPart):
                 request.queue.remove(request)
         elif request.outcome is None and self._requests.finish(now, request, Outcome.LINK_LOST):
             self._requests.withdraw(request)
+            self._requests.count_drop(now, request, "consumer lost")
             self._requests.tell(request.reply_to, request.key, Outcome.LINK_LOST, f"{why}; it may have run", details)
 
     def tick(self, now: float) -> None:
