@@ -141,7 +141,7 @@ class UnreadBytesWatch:
             if received - before > UNIDENTIFIED_BYTES:
                 self._unidentified.cut(fd, "cut: too much before HELLO")
             else:
-                left.append((received - before, fd))
+                left.append((max(0, received - before), fd))
         self._next_unidentified += most
         if self._next_unidentified >= len(self._unidentified):
             self._next_unidentified = 0

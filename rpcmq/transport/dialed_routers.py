@@ -44,8 +44,8 @@ _PATIENCE = 5.0
 _ROUND_BYTES = 8 << 20
 #: Time for what was sent last to leave on a connection that the engine closes (seconds).
 _LINGER = 1.0
-#: Bytes that another router may send right after its WELCOME, before that is read: routers, addresses and patterns, each
-#: of which has bounds of its own.
+#: Bytes that another router may send right after its WELCOME, before that is read: routers, addresses and patterns,
+#: each of which has bounds of its own.
 _AHEAD_BYTES = 8 << 20
 _SHUTTING_DOWN = "this router is shutting down"
 
