@@ -214,7 +214,7 @@ class Members(MeshPart):
         if said.id == source.identity.id:
             return self._take_from_itself(now, source, said)
         neighbour = neighbours.by_id.get(said.id)
-        if neighbour is not None and not neighbour.is_relayed:
+        if neighbour is not None and neighbour.link.is_responsive and not neighbour.is_relayed:
             return True  # it tells itself
         if said.incarnation >= MAX_INCARNATION:
             return False

@@ -246,6 +246,17 @@ def test_a_connection_that_is_cut_is_replaced_by_a_way_over_others_and_nothing_i
     assert not [note for host in net.hosts.values() for note in host.notes if note.event == "link ended"]
 
 
+def test_all_routers_know_of_a_connection_that_breaks_those_at_its_ends_too():
+    net = ring("abcde")
+    net.cut("a", "b")
+    net.reset("a", "b")
+    net.advance(2.0)
+    reported = {name: net.router_of(name).mesh.members.own() for name in "abcde"}
+    for name in "abcde":
+        for member in net.router_of(name).mesh.members.table:
+            assert member.said == reported[member.said.name]
+
+
 def test_calls_go_on_while_ways_change():
     net = mesh_of("abcd", ("ba", "cb", "dc", "ad", "ca"))
     api, node = net.process("api", router="b"), net.process("node", router="d")
