@@ -15,7 +15,7 @@ from rpcmq.core.router.settings import Settings
 from tests.faults.mesh_extras import PATTERNS, events_of, graceful_fault, operations_of, seconds_of
 from tests.faults.plan import Fault, Operation, Plan, Step
 
-__all__ = ["MESH_FAULTS", "MeshPlan", "mesh_plan_of"]
+__all__ = ["MESH_FAULTS", "RINGS", "MeshPlan", "mesh_plan_of"]
 
 #: Those of routers, of the links between two, of a connection of a process, and of processes.
 MESH_FAULTS = (
@@ -26,6 +26,8 @@ MESH_FAULTS = (
 #: The guarantees name losses for these.
 _DEADLY = ("kill",)
 _NAMES = "abcdefg"
+#: From this seed on the routers are a ring.
+RINGS = 1_000_000
 #: Seconds from the end of one fault to the next one, where they do not overlap.
 _CALM = 25.0
 
@@ -42,11 +44,13 @@ class MeshPlan(Plan):
             does either.
         patterns: of each process that publishes and subscribes.
         is_gentle: whether there is one fault at a time, and all processes live.
+        is_ring: whether each router connects to the one before only, and others carry the rest.
     """
 
     routers: str = "abc"
     homes: tuple[tuple[str, str], ...] = ()
     is_gentle: bool = True
+    is_ring: bool = False
     groups: tuple[tuple[str, str, str], ...] = ()
     mail_at: float | None = None
     patterns: tuple[tuple[str, ...], ...] = ()
@@ -101,6 +105,9 @@ def mesh_plan_of(
     plan = MeshPlan(
         seed, settings, callers, services, rng.choice((1, 2, 8)), tuple(steps), routers, tuple(homes), mode != "rough"
     )
+    if seed >= RINGS and not is_plain:
+        rings = replace(settings, mesh_dial="peers")
+        plan = replace(plan, routers=_NAMES[: max(len(routers), 4)], is_ring=True, settings=rings)
     return plan if is_plain else _with_more(extra, plan, publishers)
 
 

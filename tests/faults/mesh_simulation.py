@@ -47,7 +47,10 @@ class MeshSimulation(SimulatedRun):
     step_seconds = 0.1
 
     def __init__(self, plan: MeshPlan, keeps_history: bool = False) -> None:
-        net = MeshNetwork(plan.routers, plan.settings, lost_seconds=LOST_SECONDS)
+        net = MeshNetwork("" if plan.is_ring else plan.routers, plan.settings, lost_seconds=LOST_SECONDS)
+        for place, name in enumerate(plan.routers if plan.is_ring else ""):
+            before, after = plan.routers[place - 1], plan.routers[(place + 1) % len(plan.routers)]
+            net.add_router(name, peers=[each for each in (before, after) if each in net.hosts])
         checks = MeshChecker(plan.is_gentle, not plan.has_faults)
         super().__init__(plan, net, checks, keeps_history)
         net.advance(3.0)
