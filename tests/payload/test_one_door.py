@@ -33,8 +33,9 @@ MAY_CALL = {"rpcmq/payload/dill_pickle.py", "rpcmq/payload/safe_pickle.py"}
 DECODERS = {"decode_exception", "rebuild_exception"}
 #: The modules that may ask a codec to decode.
 DOORS = {"rpcmq/client/payloads.py", "rpcmq/payload/codec.py", "compat/nova/transport.py"}
-#: Other things called ``decode``: text from bytes, an address from its block, a key from its characters.
-OTHER_DECODE = {"Address", "z85"}
+#: Other things called ``decode``: text from bytes, an address or a consumer's name from its block, a key from its
+#: characters.
+OTHER_DECODE = {"Address", "ConsumerName", "z85"}
 
 
 def name_of(path: Path) -> str:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
 from rpcmq.core.router.mesh.peerings import as_body
 from rpcmq.core.router.mesh.relayed_connections import DROPPED
 from rpcmq.testing.mesh_network import MeshNetwork, Process
-from rpcmq.wire import KIND_AT, Flag, Kind, pack
+from rpcmq.wire import KIND_AT, Flag, Kind, pack, parse
 from rpcmq.wire.bodies import MESH_TYPE, HelloBody
 from rpcmq.wire.relay import MAX_HOPS, Leg, pack_relay
 from tests.core.router.mesh.topologies import line, linked_to, mesh_of, relayed_to, ring
@@ -199,19 +200,29 @@ def test_an_event_crosses_each_connection_once(names: str, connections: Sequence
 # --- faults ----------------------------------------------------------------------------------
 
 
+def lose_next_relay(net: MeshNetwork, put: Any) -> Any:
+    """In place of ``put``: loses the next batch that a router passes on."""
+
+    def lose(connection: Any, way: Any, messages: list[bytes]) -> None:
+        if messages[0][KIND_AT] == Kind.RELAY and parse(messages[0]).hops:
+            net.put = put  # type: ignore[method-assign]
+        else:
+            put(connection, way, messages)
+
+    return lose
+
+
 def test_batches_that_a_relay_drops_are_sent_again_in_order_and_once():
     net = line("abc")
     api, node = net.process("api", router="a"), net.process("node", router="c")
     node.register("compute", credit=1000)
     settle(net)
-    relayed = net.router_of("b").relayed
     calls = []
-    pass_on = relayed.pass_on
+    put = net.put
     for i in range(30):
         calls.append(api.request("compute", f"m{i}", ttl=60))
         if i % 7 == 3:
-            # The next batch is taken by b and goes no farther.
-            relayed.pass_on = lambda *args: setattr(relayed, "pass_on", pass_on)  # type: ignore[method-assign]
+            net.put = lose_next_relay(net, put)  # type: ignore[method-assign]
         if i % 7 == 5:
             net.advance(3.0)
     net.advance(3.0)
