@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from tests.faults.many_seeds import assert_none_breaks
-from tests.faults.mesh_plan import MeshPlan, mesh_plan_of
+from tests.faults.mesh_plan import RINGS, MeshPlan, mesh_plan_of
 from tests.faults.mesh_simulation import MeshSimulation, simulate_mesh
 from tests.faults.plan import Fault, Operation, Step
 
@@ -53,6 +53,7 @@ FOUND_LATER: dict[tuple[int, str], str] = {
         33,
         "gentle",
     ): "a copy for a group was asked for in the place of the call, which ended with LinkLost though it had run",
+    (1_000_060, ""): "a request that nobody had room for went around without end once each BUSY was answered",
 }
 
 
@@ -63,7 +64,7 @@ def test_seeds_that_have_found_something_later(seed: int, mode: str) -> None:
 
 @pytest.mark.parametrize("portion", range(2))
 def test_nothing_breaks(portion: int) -> None:
-    for seed in range(portion * 7, portion * 7 + 7):
+    for seed in (*range(portion * 5, portion * 5 + 5), *range(RINGS + portion * 3, RINGS + portion * 3 + 3)):
         assert simulate_mesh(seed).violations == [], replayed(seed)
 
 

@@ -1,9 +1,9 @@
 """The owner's side of requests that consumers of other routers take.
 
 A request waits at its owner and nowhere else. When no consumer here is free, it is offered to the neighbour that is
-least busy with what this router has given it for that address, up to the capacity it has told. A neighbour whose
-consumers are busy with others' requests sends it back (BUSY). From then on it is offered there only what it has made
-room for: this router says how many requests wait (WANT), and is told how many it may send (ROOM).
+least busy with what this router has given it, up to the capacity it has told. One whose consumers are busy sends it
+back (BUSY). From then on it is offered only what it has made room for: it is told how many wait (WANT), and says how
+many it takes (ROOM).
 
 **Order.** A neighbour that has sent back one request for an address sends back all that follow, until it reads the
 WANT by which this router shows that it has read the BUSY. And this router takes back all that it has offered after the
@@ -163,10 +163,8 @@ class Forwarding(MeshPart):
         Copies wait, and end, at the routers of their consumers.
         """
         reached = 0
+        message = without_flag(without_flag(request.message, Flag.CONFIRM), Flag.MANDATORY)
         for remote in request.destination.remotes.values():
-            message = request.message
-            for flag in (Flag.CONFIRM, Flag.MANDATORY):
-                message = without_flag(message, flag)
             remote.link.send(message)
             reached += remote.consumers
         return reached
@@ -370,8 +368,10 @@ class Forwarding(MeshPart):
             return
         count = min(int.from_bytes(payload), remote.wanted)  # else it could have all that waits offered without end
         remote.wanted -= count
-        remote.room = (remote.room or 0) + count
-        self._feed(now, place, remote)
+        if count:
+            remote.room = (remote.room or 0) + count
+        if remote.room != 0:
+            self._feed(now, place, remote)
 
     def _returned(self, now: float, link: Link, message: bytes) -> None:
         """RETURNED: a consumer there is gone, or the request could not be given to one."""
