@@ -97,7 +97,7 @@ def mesh_plan_of(
             steps.append((at + shift, _operation(rng, number, callers, services)))
             number += 1
         if not is_plain:
-            steps += operations_of(extra, at, span, callers, services, number)
+            steps += operations_of(extra, at, span, callers, services, 100 * number)
             steps += events_of(extra, at - 1.0, at + span + 3.0, publishers, 100 * number)
             steps += events_of(extra, at + span + 20.5, at + span + _CALM - 2.5, publishers, 100 * number + 50)
         at += span + _CALM

@@ -57,6 +57,7 @@ class Interest(MeshPart):
         self.kinds = {Kind.INTEREST: self.learner.take, Kind.INTEREST_ACK: self._acknowledged}
         self.directory.watcher = _Watcher(self)
         context.places.on_changed.append(self._remote_changed)
+        self._departures.on_left = self.consumer_left
         context.roundrobin.dispatch.recovery.has_converged = self.learner.has_converged
         context.names = self.learner.names
 

@@ -9,6 +9,7 @@ Numbers stand for the names of consumers. A number is used again only after all 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import islice
 
 from rpcmq.core.router.model import Consumer, Server, Topic
@@ -95,7 +96,7 @@ class OwnAddresses:
                 self._marked[place] = None
                 crowd = self._crowds.get(place)
                 if crowd is not None:
-                    crowd.count(consumer, consumer in place.consumers)
+                    crowd.count(consumer, consumer in place.consumers or consumer in topic.leaving)
 
     # --- rows --------------------------------------------------------------------------------
 
@@ -118,10 +119,10 @@ class OwnAddresses:
 
     def _tell(self, place: Topic | Server, told: list[Row]) -> None:
         key = key_of(place)
-        consumers = place.consumers
+        consumers, leaving = place.consumers, _leaving(place)
         crowd = self._crowds.get(place)
         if crowd is None and len(consumers) > MAX_INLINE:
-            crowd = self._crowds[place] = _Crowd(consumers)
+            crowd = self._crowds[place] = _Crowd([*consumers, *leaving])
         elif crowd is not None and len(consumers) <= MAX_INLINE // 2:
             crowd.names.clear()
             self._tell_parts(key, crowd, list(crowd.told), told)
@@ -130,7 +131,7 @@ class OwnAddresses:
         before = PlaceState.read(self.rows.get(key, b""))
         numbers: list[int] = []
         if crowd is None:
-            numbers = sorted(self._number(name, told) for name in {_name_of(c) for c in consumers})
+            numbers = sorted(self._number(name, told) for name in {_name_of(c) for c in (*consumers, *leaving)})
             counted = [_counts(consumer) for consumer in consumers]
             connected, capacity = sum(one for one, _ in counted), sum(credit for _, credit in counted)
         else:
@@ -220,7 +221,7 @@ class _Crowd:
 
     __slots__ = ("_counted", "capacity", "changed", "connected", "names", "told")
 
-    def __init__(self, consumers: dict[Consumer, None]) -> None:
+    def __init__(self, consumers: Iterable[Consumer]) -> None:
         self.connected = self.capacity = 0
         #: Consumer -> for how many consumers and requests it counts.
         self._counted: dict[Consumer, tuple[int, int]] = {}
@@ -259,4 +260,13 @@ def _name_of(consumer: Consumer) -> bytes:
 def _counts(consumer: Consumer) -> tuple[int, int]:
     """For how many consumers, and requests at once, ``consumer`` counts elsewhere."""
     link = consumer.link
+    if consumer.stopping:
+        return 0, 0
     return int(link.route is not None), consumer.granted if link.is_responsive else 0
+
+
+def _leaving(place: Topic | Server) -> list[Consumer]:
+    """Consumers of ``place`` that take nothing more, and may still run what they have: they are to be asked for it."""
+    if isinstance(place, Topic):
+        return list(place.leaving)
+    return [consumer for consumer in place.topic.leaving if consumer.server == place.name]

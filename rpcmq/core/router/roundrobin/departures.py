@@ -31,6 +31,7 @@ class Departures:
 
     __slots__ = (
         "_deliveries", "_end_more_at", "_recovery", "_requests", "_unserved", "asks", "deserted", "on_forwarded_lost",
+        "on_left",
     )  # fmt: skip
 
     def __init__(self, requests: RequestTable, deliveries: Deliveries, recovery: Recovery) -> None:
@@ -47,6 +48,8 @@ class Departures:
         #: Called with (now, delivery, whether it was never sent, reason) where the consumer of a request is gone that
         #: another router owns.
         self.on_forwarded_lost: Callable[[float, Delivery, bool, str], None] = _nobody_owns_it
+        #: Called with (now, consumer) when one that takes nothing more is done with what it had.
+        self.on_left: Callable[[float, Consumer], None] = lambda now, consumer: None
 
     def relieved(self, now: float, consumer: Consumer) -> None:
         """Deliver more to ``consumer``, which has less in flight than before."""
@@ -81,6 +84,9 @@ class Departures:
                 self._end(now, delivery, reason)
         self._end_backlog(now, consumer)
         self._deliveries.deliver_again(now, again)
+        if consumer in consumer.topic.leaving:
+            consumer.topic.leaving.discard(consumer)
+            self.on_left(now, consumer)
         self.left(now, consumer)
 
     def router_away(self, now: float, link: Link) -> None:
