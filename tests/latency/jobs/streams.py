@@ -84,14 +84,23 @@ def expected(log: Path, without: Collection[str] = ()) -> Cells:
             known = row["outcome"] != UNKNOWN
             handler = row["handler_us"] if known else None
             there, back = _ways(row) if known else (0, 0)
-            sums = [1, handler or 0, int(handler is not None), there, back, row["req_bytes"], row["rep_bytes"]]
+            between = _between(row) if known else 0
+            sums = [1, handler or 0, int(handler is not None), there, back, row["req_bytes"], row["rep_bytes"], between]
             histograms = [Histogram() for _ in MEASURES]
             for histogram, name in zip(histograms, MEASURES, strict=True):
                 if known and row[f"{name}_us"] is not None:
-                    histogram.record(row[f"{name}_us"])
+                    histogram.record(row[f"{name}_us"] - (between if name == "service" else 0))
             window = row["recv_at"] // (WINDOW * 1_000_000) * WINDOW
             _add(found, [window, *map(row.get, DIMENSIONS)], sums, histograms)
     return _plain(found)
+
+
+def _between(row: dict[str, Any]) -> int:
+    """The time between the routers, as far as it is known: the time at the server is without it."""
+    if None in (row["between_us"], row["service_us"]):
+        return 0
+    between: int = min(max(0, row["between_us"]), max(0, row["service_us"]))
+    return between
 
 
 def _ways(row: dict[str, Any]) -> tuple[int, int]:
