@@ -99,7 +99,8 @@ class Relays(MeshPart):
                 link.mark()  # it may have waited for a way
         for member in context.members:
             route = self.route_to(member.said.id)
-            if route is None or route.length == 1 or member.said.left:
+            may_link = self._node.links.access.knows_router(member.said.key)
+            if route is None or route.length == 1 or member.said.left or not may_link:
                 context.targets.unreachable(member.said.id)
             else:
                 context.targets.reachable(now, member.said, member.said.id in context.neighbours.by_id)
