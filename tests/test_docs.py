@@ -58,6 +58,11 @@ def test_the_documents_are_there() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_no_mark_of_a_merge_conflict_is_left(name: str) -> None:
+    assert not re.findall(r"^(?:<{7}|>{7}) .*$", text_of(name), re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_links_lead_to_files_and_headings(name: str) -> None:
     for target in links_of(name):
         file, _, anchor = target.partition("#")
