@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from math import inf
 from typing import Protocol
 
 from rpcmq.drill.history import Event
@@ -41,12 +42,17 @@ class MeshChecker:
     Args:
         is_gentle: whether one thing fails at a time, and all processes live: then nothing is lost.
         is_stable: whether nothing fails at all: then what one process sends to a topic stays in order.
+        patience: seconds after which what a router that is cut off from all others may have started is given up.
     """
 
-    def __init__(self, is_gentle: bool, is_stable: bool) -> None:
+    def __init__(self, is_gentle: bool, is_stable: bool, patience: float = inf) -> None:
         self.verdict = Verdict()
         self._is_gentle = is_gentle
         self._is_stable = is_stable
+        self._patience = patience
+        #: Since when each router is cut off from all others, and (since, until) of each time that this was so.
+        self._isolated_at: dict[str, float] = {}
+        self._isolations: list[tuple[float, float]] = []
         self._works: dict[str, Work] = {}
         self._dead: set[str] = set()
         #: The order in which messages were sent.
@@ -139,6 +145,8 @@ class MeshChecker:
             if outcome in _RESULTS and not work.starts:
                 self._violated("answered by nobody", f"{event.id} has a result, and was never started")
             self._is_overdue(event, work)
+        if outcome in _LOST and self._is_given_up(work):
+            return
         if outcome != "cancelled" and outcome not in self._allowed(work):
             self._violated("no result", f"{work.verb} {event.id} of {work.caller} ended with {outcome}")
 
@@ -152,6 +160,17 @@ class MeshChecker:
         if work.timeout is not None and work.timeout < _AMPLE:
             allowed += _LATE
         return allowed
+
+    def _is_given_up(self, work: Work) -> bool:
+        """Whether ``work`` was under way while a router was cut off for so long that nobody waits for its word."""
+        if work.idempotent:
+            return False
+        still = ((since, inf) for since in self._isolated_at.values())
+        return any(
+            work.submitted_at < until and until - since > self._patience
+            and (work.ended_at is None or work.ended_at >= since + self._patience)
+            for since, until in (*self._isolations, *still)
+        )  # fmt: skip
 
     def _is_overdue(self, event: Event, work: Work) -> None:
         if work.verb == "stream" or work.timeout is None:
@@ -167,11 +186,15 @@ class MeshChecker:
             self._dead.add(event.fields["target"])
         elif event.id == "stop":
             self._stopped_at[event.fields["target"]] = event.at
+        elif event.id == "isolate router":
+            self._isolated_at[event.fields["target"]] = event.at
 
     def _on_healed(self, event: Event) -> None:
         if event.id == "stop":
             target = event.fields["target"]
             self._stopped[target] += event.at - self._stopped_at.pop(target, event.at)
+        elif event.id == "isolate router":
+            self._isolations.append((self._isolated_at.pop(event.fields["target"], event.at), event.at))
 
     def finish(self) -> Verdict:
         """Check the complete history for missing events."""
@@ -181,9 +204,10 @@ class MeshChecker:
             if waits and work.ended_at is None and work.caller.partition("#")[0] not in self._dead:
                 self._violated("never ended", f"{work.verb} {id} of {work.caller} has never ended")
             if work.verb == "cast" and not work.starts:
-                unrun[work.caller].append(id)
+                self.verdict.lost += 1
+                if not self._is_given_up(work):
+                    unrun[work.caller].append(id)
         for caller, ids in unrun.items():
-            self.verdict.lost += len(ids)
             if self._is_gentle:
                 self._violated("lost", f"nobody ran the casts {', '.join(ids)} of {caller}")
         for part in self._parts:

@@ -60,6 +60,15 @@ class MeshPlan(Plan):
         """Whether anything goes wrong."""
         return any(isinstance(step, Fault) for _, step in self.steps)
 
+    @property
+    def patience(self) -> float:
+        """Seconds after which, at the earliest, what a router that is cut off from all others may have is given up.
+
+        Others ask for it when the link is lost: where no way over others is left, that is when this is noticed.
+        """
+        before = self.settings.mesh_silence_seconds if self.is_ring else self.settings.mesh_lost_seconds
+        return before + self.settings.mesh_recovery_seconds
+
 
 def mesh_plan_of(
     seed: int, faults: tuple[str, ...] = MESH_FAULTS, mode: str = "", operations: int = 12, is_plain: bool = False

@@ -51,7 +51,7 @@ class MeshSimulation(SimulatedRun):
         for place, name in enumerate(plan.routers if plan.is_ring else ""):
             before, after = plan.routers[place - 1], plan.routers[(place + 1) % len(plan.routers)]
             net.add_router(name, peers=[each for each in (before, after) if each in net.hosts])
-        checks = MeshChecker(plan.is_gentle, not plan.has_faults)
+        checks = MeshChecker(plan.is_gentle, not plan.has_faults, plan.patience)
         super().__init__(plan, net, checks, keeps_history)
         net.advance(3.0)
         #: The tables that a mesh without processes has.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import Any
 
 import pytest
@@ -49,9 +50,9 @@ def healed(kind: str = "cut", target: str = "ab") -> Line:
     return What.HEALED, "drill", kind, {"target": target}
 
 
-def found(*lines: Line, is_gentle: bool = True, is_stable: bool = False) -> list[str]:
-    """The names of the checks that ``lines`` violate."""
-    checker = MeshChecker(is_gentle, is_stable)
+def found(*lines: Line, is_gentle: bool = True, is_stable: bool = False, patience: float = inf) -> list[str]:
+    """The names of the checks that ``lines``, one each second, violate."""
+    checker = MeshChecker(is_gentle, is_stable, patience)
     for number, (what, process, id, fields) in enumerate(lines):
         checker.see(Event(float(number), process, what, id, fields))
     return [violation.check for violation in checker.finish().violations]
@@ -206,3 +207,42 @@ def test_events_around_a_fault_may_be_missed_or_come_late_and_never_twice() -> N
     assert found(SUBSCRIBED, fault(), published("1"), published("2"), got("2"), got("1"), healed()) == []
     assert found(SUBSCRIBED, fault(), published("1"), got("1"), got("1"), healed()) == ["event doubled"]
     assert found(SUBSCRIBED, published("1"), fault("kill", "e1"), healed("kill", "e1")) == []
+
+
+ISOLATED, BACK = fault("isolate router", "c"), healed("isolate router", "c")
+LOST = sent("1"), started("1"), ISOLATED, sent("2", "cast"), sent("3", "fanout"), ended("1", "link_lost")
+
+
+def test_messages_are_given_up_while_a_router_is_cut_off_for_longer_than_others_wait_for_its_word() -> None:
+    assert found(*LOST, BACK, patience=2.5) == []
+    assert found(*LOST, BACK, patience=3.5) == ["no result"], "too early"
+    assert found(*LOST, BACK, patience=4.5) == ["no result", "lost"], "not cut off for that long"
+    assert found(*LOST, BACK) == ["no result", "lost"]
+    for kind in ("stop router", "cut routers", "kill router"):
+        other = fault(kind, "c"), healed(kind, "c")
+        assert found(*LOST[:2], other[0], *LOST[3:], other[1], patience=2.5) == ["no result", "lost"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "check"),
+    [
+        ((sent("4", "cast"),), "lost"),
+        ((sent("4"), started("4"), ended("4", "link_lost")), "no result"),
+        ((sent("4"), started("4"), ended("4", "timeout")), "no result"),
+    ],
+)
+def test_all_that_is_sent_after_a_router_was_cut_off_counts(lines: tuple[Line, ...], check: str) -> None:
+    assert found(*LOST, BACK, *lines, patience=2.5) == [check]
+
+
+def test_messages_that_may_start_twice_count_also_while_a_router_is_cut_off() -> None:
+    here = ISOLATED, *(sent(f"{n}", "fanout") for n in range(2, 6))
+    call = sent("1", idempotent=True), started("1")
+    assert found(*call, *here, ended("1", "link_lost"), BACK, patience=2.5) == ["no result"]
+    assert found(sent("1", "cast", idempotent=True), *here, BACK, patience=2.5) == ["lost"]
+    assert found(sent("1"), started("1"), started("1"), *here, ended("1"), BACK, patience=2.5) == ["started twice"]
+    assert found(sent("1"), started("1"), *here, BACK, patience=2.5) == ["never ended"]
+
+
+def test_a_router_may_be_cut_off_again_meanwhile() -> None:
+    assert found(*LOST, ISOLATED, BACK, BACK, is_gentle=False) == []
