@@ -175,7 +175,7 @@ def _trip_text(milliseconds: float | None) -> str:
     return "" if milliseconds is None else f", round trip {milliseconds:.2f} ms"
 
 
-# --- join and leave -----------------------------------------------------------------------------
+# --- join, forget and leave ---------------------------------------------------------------------
 
 
 @mesh_command.command("join")
@@ -189,8 +189,9 @@ def join_command(state: State, url: str, server_key: str, timeout: float) -> int
     """Link the router (--router) to the one at URL, and so to all of its mesh.
 
     It lasts until the router ends: write the URL into mesh.peers, too. The exit code is 1 if there is no link
-    within the timeout, which the router goes on to try for. Two routers that were started without peers both have
-    the id 1: then set router.id of one of them. With keys this needs the right "admin" on "control.mesh.join".
+    within the timeout; the router goes on trying, until `rpcmq mesh forget URL`. Two routers that were started
+    without peers both have the id 1: then set router.id of one of them. With keys this needs the right "admin" on
+    "control.mesh.join".
     """
     deadline = monotonic() + timeout
     with make_client(state, timeout) as client:
@@ -209,7 +210,29 @@ def join_command(state: State, url: str, server_key: str, timeout: float) -> int
         click.echo(plain(f"linked to {', '.join(linked)}"))
     else:
         click.echo(plain(f"rpcmq: no link within {timeout:g} s: {problem or url}"), err=True)
+        click.echo(plain(f"The router goes on trying; `rpcmq mesh forget {url}` ends that."), err=True)
     return None if is_linked else ExitCode.FAILED
+
+
+@mesh_command.command("forget")
+@click.argument("url")
+@_timeout_option
+@json_option
+@connects
+@click.pass_obj
+def forget_command(state: State, url: str, timeout: float) -> None:
+    """Have the router (--router) dial URL no more: one that was mistyped at `rpcmq mesh join`, say.
+
+    URL is written as it was given there, or in mesh.peers: then the router dials it again when it is started
+    again. A link that has come of it stays, and routers that others tell of are dialled as ever. With keys this
+    needs the right "admin" on "control.mesh.forget".
+    """
+    with make_client(state, timeout) as client:
+        client.forget_peer(url, timeout)
+    if state.json:
+        print_json({"forgotten": url})
+    else:
+        click.echo(plain(f"{url} is dialled no more"))
 
 
 @mesh_command.command("leave")

@@ -16,6 +16,7 @@ from rpcmq.wire.bodies import DeclareBody
 from rpcmq.wire.query_bodies import (
     KickAnswer,
     KickQuery,
+    MeshForgetQuery,
     MeshJoinQuery,
     MeshLeaveQuery,
     MeshStateAnswer,
@@ -141,6 +142,23 @@ class RouterVerbs(BaseClient):
         if not is_connect_url(url):
             raise UsageError(f"url {url!r}: expected a URL like 'tcp://10.0.0.7:7700'")
         self.sender.ask(MeshJoinQuery(url=url, server_key=server_key), _ROUTER, timeout)
+
+    @at_home
+    def forget_peer(self, url: str, timeout: float | None = None) -> None:
+        """Have the router dial ``url`` no more, which ``join_mesh`` or its settings have named.
+
+        A link that has come of it stays, and a router that others tell of is dialled as ever.
+
+        Args:
+            url: as it was given.
+            timeout: seconds to wait for the router.
+
+        Raises:
+            CallError: the router does not dial that url.
+            AccessDenied: the key of this process has no right ``admin`` on ``control.mesh.forget``.
+            RouterUnreachable, CallTimeout: there is no answer.
+        """
+        self.sender.ask(MeshForgetQuery(url=url), _ROUTER, timeout)
 
     @at_home
     def leave_mesh(self, timeout: float | None = None) -> int:

@@ -13,6 +13,7 @@ __all__ = [
     "CallerQuery",
     "KickAnswer",
     "KickQuery",
+    "MeshForgetQuery",
     "MeshJoinQuery",
     "MeshLeaveQuery",
     "MeshStateAnswer",
@@ -87,6 +88,14 @@ class MeshJoinQuery(QueryBody):
 
 
 @dataclass(frozen=True, kw_only=True)
+class MeshForgetQuery(QueryBody):
+    """QUERY for the control that has a router dial a url no more."""
+
+    what: str = string("control.mesh.forget", reason="query")
+    url: str = string(least=1, most=1024, reason="query")
+
+
+@dataclass(frozen=True, kw_only=True)
 class MeshLeaveQuery(QueryBody):
     """QUERY for the control that has a router end its links to all others."""
 
@@ -95,7 +104,7 @@ class MeshLeaveQuery(QueryBody):
 
 @dataclass(frozen=True, kw_only=True)
 class MeshStateAnswer(Body):
-    """ANSWER to :class:`MeshJoinQuery` and :class:`MeshLeaveQuery`."""
+    """ANSWER to :class:`MeshJoinQuery`, :class:`MeshForgetQuery` and :class:`MeshLeaveQuery`."""
 
     KIND = Kind.ANSWER
 

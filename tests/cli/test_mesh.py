@@ -144,6 +144,12 @@ def test_a_router_that_cannot_be_joined_says_why(invoke: Invoke) -> None:
         assert ended.returncode == 2 and "expected a URL" in ended.stderr
         ended = invoke("mesh", "--router", lone.url)
         assert ended.returncode == 1 and "tcp://127.0.0.1:1: nothing listens there" in ended.stdout
+        ended = invoke("mesh", "forget", "tcp://127.0.0.1:1", "--router", lone.url)
+        assert (ended.returncode, ended.stdout) == (0, "tcp://127.0.0.1:1 is dialled no more\n")
+        ended = invoke("mesh", "--router", lone.url)
+        assert ended.returncode == 0 and "tcp://127.0.0.1:1" not in ended.stdout
+        ended = invoke("mesh", "forget", "tcp://127.0.0.1:1", "--router", lone.url)
+        assert ended.returncode == 9 and "none of the peers that this router was told to dial" in ended.stderr
 
 
 def started_router(stack: ExitStack, name: str, *peers: EmbeddedRouter, **flags: object) -> EmbeddedRouter:

@@ -130,6 +130,14 @@ class Dialing:
                 target.route, target.has_greeted = None, False
                 self._node.act(Disconnect(route))
 
+    def dismiss(self, now: float, target: Target) -> None:
+        """Dial ``target``, which operators have named, no more; a link that it has led to stays."""
+        is_linked = self._peerings.of_target(target) is not None
+        if target.route is not None and not is_linked:
+            self._drop(now, target.route, target)
+        self._targets.dismiss(target, is_linked)
+        self._problems.solved(*target.urls)
+
     def _dial(self, now: float, target: Target) -> None:
         target.route = DIALED + b"%d" % next(self._numbers)
         target.has_greeted = False
@@ -252,7 +260,7 @@ class Dialing:
         self._on_greeted(now)
 
     def _drop(self, now: float, route: bytes, target: Target) -> None:
-        """Close a connection that is not needed, as there is a link."""
+        """Close a connection of which no link is needed."""
         self._forget(route)
         self._node.act(Disconnect(route))
         self._problems.solved(target.url)

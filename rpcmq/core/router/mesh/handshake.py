@@ -39,6 +39,7 @@ class MeshHandshake(MeshPart):
             Kind.REFUSED: self._refused,
         }
         context.problem, context.solved = self.problems.note, self.problems.solved
+        context.dismiss = self.dialing.dismiss
         context.greet, context.greeting_answered = self.hello, self.dialed_message
         settings = context.node.settings
         for url in settings.mesh_peers:

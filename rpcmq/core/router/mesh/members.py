@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from math import inf
 
 from rpcmq.config.values import is_connect_url
+from rpcmq.core.common.text import shorten
 from rpcmq.core.router.actions import LogEvent
 from rpcmq.core.router.mesh.alarm import Alarm
 from rpcmq.core.router.mesh.neighbours import Neighbour, told_apart
@@ -25,7 +26,7 @@ from rpcmq.core.router.model import Link
 from rpcmq.errors import ProtocolError
 from rpcmq.wire import Kind, pack, size_of
 from rpcmq.wire.mesh_bodies import MAX_INCARNATION, MAX_NEIGHBOURS, MAX_ROUTERS, MemberBody, MembersBody
-from rpcmq.wire.query_bodies import MeshJoinQuery, MeshStateAnswer
+from rpcmq.wire.query_bodies import MeshForgetQuery, MeshJoinQuery, MeshStateAnswer
 
 __all__ = ["Members"]
 
@@ -106,7 +107,7 @@ class Members(MeshPart):
             raise ProtocolError(f"{query.url!r} is no url of a router, as tcp://HOST:PORT is", "query")
         if query.url in self._context.own.urls:
             raise ProtocolError(f"{query.url} is this router itself", "query")
-        if self._context.targets.configured >= MAX_ROUTERS:
+        if len(self._context.targets.configured) >= MAX_ROUTERS:
             text = f"{MAX_ROUTERS} urls of routers are dialled already: `rpcmq mesh` lists them"
             raise ProtocolError(text, "query")
         if self._context.targets.closed == "draining":
@@ -115,6 +116,20 @@ class Members(MeshPart):
         self._log("joins", f"joins the mesh by {query.url}", link)
         self.join(now, query.url, query.server_key)
         return answer
+
+    def forget_on_demand(self, now: float, link: Link, message: bytes) -> MeshStateAnswer:
+        """Handle the control ``control.mesh.forget``."""
+        url = MeshForgetQuery.of(message).url
+        target = self._context.targets.configured.get(url)
+        if target is None:
+            known = shorten(", ".join(self._context.targets.configured)) or "none"
+            raise ProtocolError(f"{url} is none of the peers that this router was told to dial: {known}", "query")
+        self._log("forgets", f"dials {url} no more", link)
+        self._context.dismiss(now, target)
+        for member in list(self.table):
+            if url in member.said.urls:
+                self._learn(now, member.said)
+        return self._state()
 
     def leave_on_demand(self, now: float, link: Link, message: bytes) -> MeshStateAnswer:
         """Handle the control ``control.mesh.leave``."""

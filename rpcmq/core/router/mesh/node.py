@@ -117,6 +117,7 @@ class Mesh(NodeType):
         }
         self.controls = {
             "control.mesh.join": members.join_on_demand,
+            "control.mesh.forget": members.forget_on_demand,
             "control.mesh.leave": members.leave_on_demand,
         }
 

@@ -16,7 +16,7 @@ from rpcmq.core.router.mesh.neighbours import Identity, Neighbour, Neighbours
 from rpcmq.core.router.mesh.offered_work import OfferedWork
 from rpcmq.core.router.mesh.places import Places
 from rpcmq.core.router.mesh.routes import Route
-from rpcmq.core.router.mesh.targets import Targets
+from rpcmq.core.router.mesh.targets import Target, Targets
 from rpcmq.core.router.model import Consumer, Delivery, Handler, Link, Request, Topic
 from rpcmq.core.router.node_type import NodeContext
 from rpcmq.core.router.peer2peer.node import Peer2Peer
@@ -99,6 +99,8 @@ class MeshContext:
     problem: Callable[[float, str, str, str], None] = lambda now, subject, reason, text: None
     #: Forget the obstacles to links with these subjects.
     solved: Callable[..., None] = lambda *subjects: None
+    #: Dial no more on behalf of an operator: (now, target).
+    dismiss: Callable[[float, Target], None] = lambda now, target: None
 
     def is_hop(self, neighbour: Neighbour) -> bool:
         """Whether ``neighbour`` may carry the messages of other routers: it is linked directly, and without limits."""

@@ -100,9 +100,9 @@ class Targets:
         self.on_closed()
 
     @property
-    def configured(self) -> int:
-        """The number of urls that operators want to be dialled."""
-        return sum(target.is_configured for target in self)
+    def configured(self) -> dict[str, Target]:
+        """The routers that operators want to be dialled, by the url that they gave."""
+        return {key: target for key, target in self._targets.items() if target.is_configured and isinstance(key, str)}
 
     def configure(self, now: float, url: str, server_key: str = "") -> Target:
         """Dial ``url`` from now on."""
@@ -115,6 +115,13 @@ class Targets:
         target.due = now
         self.on_due(now)
         return target
+
+    def dismiss(self, target: Target, is_linked: bool) -> None:
+        """Operators do not want ``target`` any more; while it is linked it is as one that was learned."""
+        self._targets = {key: each for key, each in self._targets.items() if each is not target}
+        target.is_configured = False
+        if is_linked and self._dials_learned:
+            self._targets[target.id] = target
 
     def _learned_at(self, url: str) -> Target | None:
         return next((target for target in self if not target.is_configured and url in target.urls), None)

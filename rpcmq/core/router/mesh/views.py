@@ -30,7 +30,7 @@ def mesh_view(context: MeshContext, handshake: MeshHandshake, members: Members, 
         "urls": list(own.urls),
         "key": own.key,
         "state": context.targets.closed or "member",
-        "peers": [each.url for each in context.targets if each.is_configured and each.id in context.neighbours.by_id],
+        "peers": [url for url, each in context.targets.configured.items() if each.id in context.neighbours.by_id],
         **routers,
         "problems": problems,
     }

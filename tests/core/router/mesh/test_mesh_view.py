@@ -8,8 +8,8 @@ import pytest
 
 from rpcmq.testing.mesh_network import MeshNetwork, Message
 from rpcmq.wire import Kind
-from rpcmq.wire.query_bodies import MeshJoinQuery, MeshLeaveQuery, QueryBody
-from tests.core.router.mesh.joining import check_full_mesh, neighbours
+from rpcmq.wire.query_bodies import MeshForgetQuery, MeshJoinQuery, MeshLeaveQuery, QueryBody
+from tests.core.router.mesh.joining import check_full_mesh, link, neighbours
 from tests.core.router.mesh.topologies import line
 
 
@@ -116,6 +116,75 @@ def test_a_router_that_was_alone_joins_on_demand(net: MeshNetwork) -> None:
 def test_a_url_that_cannot_be_joined_is_refused(net: MeshNetwork, url: str, text: str) -> None:
     answer = ask(net, "a", MeshJoinQuery(url=url))
     assert answer.kind is Kind.ERROR and answer.body["text"] == text
+
+
+def test_a_url_that_was_joined_by_mistake_is_forgotten(net: MeshNetwork) -> None:
+    for url in ("inproc://nobody", "inproc://nowhere"):
+        assert ask(net, "a", MeshJoinQuery(url=url)).kind is Kind.ANSWER
+    net.advance(6.0)
+    assert [each["urls"] for each in view(net, "a")["routers"] if not each["name"]] == [
+        ["inproc://nobody"], ["inproc://nowhere"]
+    ]  # fmt: skip
+    assert ask(net, "a", MeshForgetQuery(url="inproc://nobody")).body == {"was_member": True, "linked": 2}
+    net.advance(20.0)  # no attempt that was under way notes it again
+    seen = view(net, "a")
+    assert [each["urls"] for each in seen["routers"] if not each["name"]] == [["inproc://nowhere"]]
+    assert [each["subject"] for each in seen["problems"]] == ["inproc://nowhere"]
+    check_full_mesh(net, "a", "b", "c")
+
+
+def test_a_url_that_is_not_dialled_cannot_be_forgotten(net: MeshNetwork) -> None:
+    answer = ask(net, "b", MeshForgetQuery(url="inproc://nobody"))
+    text = "inproc://nobody is none of the peers that this router was told to dial: inproc://a"
+    assert (answer.kind, answer.body["text"]) == (Kind.ERROR, text)
+    # One that others have told of is not an operator's to forget.
+    answer = ask(net, "a", MeshForgetQuery(url="inproc://b"))
+    assert answer.body["text"] == "inproc://b is none of the peers that this router was told to dial: none"
+
+
+def test_the_link_to_a_url_that_is_forgotten_stays_and_is_made_again(net: MeshNetwork) -> None:
+    assert ask(net, "b", MeshForgetQuery(url="inproc://a")).kind is Kind.ANSWER
+    assert view(net, "b")["peers"] == []
+    net.advance(1.0)
+    check_full_mesh(net, "a", "b", "c")
+    links = link(net, "a", "b"), link(net, "b", "a")
+    net.reset("a", "b")
+    net.advance(3.0)
+    check_full_mesh(net, "a", "b", "c")
+    assert links == (link(net, "a", "b"), link(net, "b", "a"))
+    net.hosts["a"].restart()
+    net.advance(10.0)
+    check_full_mesh(net, "a", "b", "c")
+
+
+def test_a_router_that_is_away_is_found_again_though_its_url_was_forgotten(net: MeshNetwork) -> None:
+    net.hosts["a"].kill()
+    net.advance(12.0)
+    assert ask(net, "b", MeshForgetQuery(url="inproc://a")).kind is Kind.ANSWER
+    net.hosts["a"].start()
+    net.advance(10.0)
+    check_full_mesh(net, "a", "b", "c")
+
+
+def test_without_other_ways_a_url_that_is_forgotten_is_not_dialled_again() -> None:
+    net = line("ab")
+    assert ask(net, "b", MeshForgetQuery(url="inproc://a")).kind is Kind.ANSWER
+    net.advance(5.0)
+    check_full_mesh(net, "a", "b")
+    net.reset("a", "b")
+    net.advance(30.0)
+    assert (neighbours(net, "a"), neighbours(net, "b")) == ({}, {})
+
+
+def test_a_router_is_joined_by_any_of_its_urls(empty: MeshNetwork) -> None:
+    empty.add_router("a", peers=())
+    empty.router_of("a").mesh.own.urls = ("inproc://a", "inproc://a2")
+    empty.add_router("b", peers=["a"])
+    empty.add_router("c", peers=["b"])
+    empty.advance(1.0)
+    assert ask(empty, "c", MeshJoinQuery(url="inproc://a2")).kind is Kind.ANSWER
+    empty.advance(1.0)
+    assert view(empty, "c")["peers"] == ["inproc://b", "inproc://a2"]
 
 
 def test_urls_that_were_joined_are_bounded(net: MeshNetwork) -> None:
