@@ -8,7 +8,7 @@ import resource
 import stat
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from time import time
@@ -19,6 +19,7 @@ import click
 from rpcmq.cli.options import State, connects, json_option, make_client, positive
 from rpcmq.cli.output import Output, add_row, print_json, table
 from rpcmq.config import RouterConfig, load_client_config, load_router_config
+from rpcmq.config.values import is_connect_url
 from rpcmq.errors import ConfigError, RpcError
 from rpcmq.server.authorized_keys import AUTHORIZED, ROUTER_KEY, AuthorizedKeys
 from rpcmq.server.mesh_secret import MESH_SECRET, read_mesh_secret
@@ -36,6 +37,8 @@ _SOON_DAYS = 14
 _CLOCK = 5.0
 _DAY = 86400.0
 _SPARE_FILES = 100
+#: Where a process of this host reaches what listens on all interfaces.
+_HERE = {"tcp://*:": "tcp://127.0.0.1:", "tcp://0.0.0.0:": "tcp://127.0.0.1:", "tcp://[::]:": "tcp://[::1]:"}
 #: adjtimex(2): the clock is not synchronised.
 _TIME_ERROR = 5
 
@@ -61,9 +64,9 @@ class Finding:
 def doctor_command(state: State, config: str | None, folder: str | None, offline: bool, timeout: float) -> int:
     """Check versions, endpoints, keys, rights, payloads, clock and limits; say what to do about each.
 
-    Settings are read as `rpcmq router` reads them. A running router (--router, RPCMQ_ROUTER) is asked what
-    was used since its start, if this process has a key with the right "admin" there. The exit code is 1
-    if anything fails; warnings do not change it.
+    Settings are read as `rpcmq router` reads them. A running router (--router, RPCMQ_ROUTER, else the one that
+    listens where the settings say) is asked what was used since its start, if this process has a key with the
+    right "admin" there. The exit code is 1 if anything fails; warnings do not change it.
     """
     findings = list(_findings(state, config, folder, offline, timeout))
     failed = any(finding.level == FAIL for finding in findings)
@@ -94,7 +97,7 @@ def _findings(state: State, path: str | None, folder: str | None, offline: bool,
     yield from _clock()
     yield from _files(config)
     if not offline:
-        yield from _running(state, timeout)
+        yield from _running(_with_router(state, config), timeout)
 
 
 def _versions() -> Iterator[Finding]:
@@ -253,7 +256,22 @@ def _files(config: RouterConfig) -> Iterator[Finding]:
 # --- a running router ---------------------------------------------------------------------------
 
 
+def _with_router(state: State, config: RouterConfig) -> State:
+    """``state`` with the router to ask; an empty one where nobody has named it, and nobody can know its port."""
+    if state.router is not None or os.environ.get("RPCMQ_ROUTER"):
+        return state
+    url = config.router.listen
+    for everywhere, here in _HERE.items():
+        if url.startswith(everywhere):
+            url = here + url.removeprefix(everywhere)
+    return replace(state, router=url if is_connect_url(url) else "")
+
+
 def _running(state: State, timeout: float) -> Iterator[Finding]:
+    if state.router == "":
+        text = "not asked: router.listen leaves its port to the system"
+        yield Finding(WARN, "running router", text, "give --router, or say --offline")
+        return
     try:
         with make_client(state, timeout) as client:
             router = client.query("summary", timeout)

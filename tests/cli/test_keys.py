@@ -18,6 +18,7 @@ from rpcmq.core.router.rights import ALL_VERBS
 from rpcmq.errors import AccessDenied, RouterUnreachable
 from rpcmq.server.authorized_keys import read_authorised
 from rpcmq.server.mesh_secret import read_mesh_secret
+from rpcmq.testing import router
 from rpcmq.transport.curve import new_pair
 from rpcmq.transport.key_files import read_key_file
 from tests.server.daemons import Daemon, eventually, run, started
@@ -382,6 +383,21 @@ def test_doctor_is_readable_and_says_why_no_router_was_asked(made: Path, invoke:
     ended = invoke("doctor", "--config", str(made / "router.toml"), "--timeout", "0.5", env=env)
     assert ended.returncode == 0
     assert "not asked: router tcp://127.0.0.1:1 not reachable" in ended.stdout and "--offline" in ended.stdout
+
+
+def test_doctor_asks_the_router_that_listens_where_the_settings_say(tmp_path: Path, invoke: Invoke) -> None:
+    config = tmp_path / "router.toml"
+    with router(router_name="configured") as running:
+        port = running.url.rpartition(":")[2]
+        config.write_text(f'[router]\nlisten = "tcp://*:{port}"\ninsecure = true\n')
+        code, found = findings(invoke, "--config", str(config))
+        assert code == 0 and about(found, "running router", "ok")[0].startswith("configured, up ")
+        env = {"RPCMQ_ROUTER": "tcp://127.0.0.1:1"}
+        found = findings(invoke, "--config", str(config), "--timeout", "0.5", env=env)[1]
+        assert "router tcp://127.0.0.1:1 not reachable" in about(found, "running router")[0]
+    config.write_text('[router]\nlisten = "tcp://127.0.0.1:*"\n')
+    found = findings(invoke, "--config", str(config))[1]
+    assert about(found, "running router") == ["not asked: router.listen leaves its port to the system"]
 
 
 def test_the_verbs_of_the_help_are_those_of_the_router(invoke: Invoke, made: Path) -> None:
