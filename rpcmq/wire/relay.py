@@ -19,12 +19,14 @@ from typing import NamedTuple, TypeVar
 
 from rpcmq.errors import ProtocolError
 from rpcmq.wire.batch import MAX_BATCH_MESSAGES
+from rpcmq.wire.detached import Detached
 from rpcmq.wire.header import pack, parse, payload_of
 from rpcmq.wire.kinds import Kind
 
 __all__ = [
     "MAX_HOPS",
     "MAX_LEGS",
+    "MAX_SELECTED_BYTES",
     "Leg",
     "Ranges",
     "RelayMessage",
@@ -36,6 +38,8 @@ __all__ = [
 
 #: Most links that a batch crosses, and most routers that it is for.
 MAX_HOPS, MAX_LEGS = 16, 255
+#: Most bytes that one leg selects, without detached payloads: a range of 4 bytes can select the same message again.
+MAX_SELECTED_BYTES = 16 << 20
 _SOURCE = Struct(">I")
 _LEG = Struct(">IQQH")
 _RANGE = Struct(">HH")
@@ -77,14 +81,16 @@ def parse_relay(message: bytes, messages: int) -> RelayMessage:
     """The content of a RELAY that is followed by so many ``messages``.
 
     Raises:
-        ProtocolError: it is malformed, is for nobody or for too many, or selects messages that there are not, or more
-            than a batch has.
+        ProtocolError: it is malformed, is for nobody or for too many, or selects messages that there are not, or, for
+            all routers together, more than a batch has.
     """
+    if isinstance(message, Detached):
+        raise ProtocolError("RELAY has a detached payload", "length")
     payload = bytes(payload_of(message))
     if len(payload) < _SOURCE.size:
         raise ProtocolError(f"RELAY of {len(payload)} bytes has no source", "length")
     legs: list[Leg] = []
-    at = _SOURCE.size
+    at, chosen = _SOURCE.size, 0
     while at < len(payload):
         if len(legs) == MAX_LEGS:
             raise ProtocolError(f"RELAY is for more than {MAX_LEGS} routers", "length")
@@ -96,7 +102,9 @@ def parse_relay(message: bytes, messages: int) -> RelayMessage:
         if end > len(payload):
             raise ProtocolError(f"RELAY ends within the {count} ranges of a leg", "length")
         ranges = tuple(_RANGE.iter_unpack(payload[at:end]))
-        _check(ranges, messages)
+        chosen += _count(ranges, messages)
+        if chosen > MAX_BATCH_MESSAGES:
+            raise ProtocolError(f"RELAY selects more than {MAX_BATCH_MESSAGES} messages", "batch")
         if sequence and not messages:
             raise ProtocolError("RELAY has no messages for a connection that is not closed", "length")
         legs.append(Leg(destination, connection, sequence, ranges))
@@ -124,8 +132,8 @@ def selected(ranges: Ranges, messages: Sequence[T]) -> Sequence[T]:
     return list(chain.from_iterable(messages[first : first + count] for first, count in ranges))
 
 
-def _check(ranges: Ranges, messages: int) -> None:
+def _count(ranges: Ranges, messages: int) -> int:
+    """Return how many of so many ``messages`` a leg selects."""
     if not all(count and first + count <= messages for first, count in ranges):
         raise ProtocolError(f"RELAY selects no messages, or some beyond the {messages} that it has", "length")
-    if sum(count for _, count in ranges) > MAX_BATCH_MESSAGES:
-        raise ProtocolError(f"RELAY selects more than {MAX_BATCH_MESSAGES} messages for a router", "batch")
+    return sum(count for _, count in ranges) if ranges else messages

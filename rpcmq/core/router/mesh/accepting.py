@@ -182,6 +182,8 @@ class Accepting:
 
     def _refuse(self, now: float, waiting: _Waiting, refusal: Refusal) -> None:
         self._node.act(Answer(waiting.route, self._refusal(now, waiting.other, refusal)))
+        if waiting.route in self._node.relayed.by_route:
+            self._context.hang_up(waiting.route)  # there may be any number of them
 
     def _again(self, now: float, waiting: _Waiting, may_wait: bool = True) -> None:
         """Decide anew about a HELLO that has waited."""

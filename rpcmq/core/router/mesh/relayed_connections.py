@@ -8,7 +8,7 @@ a gap closes the connection, so that the session is resumed on the next one and 
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from itertools import count
 from typing import NamedTuple
 
@@ -62,12 +62,19 @@ class RelayedConnections:
         """Make the connection ``route`` to the router ``peer``, with a number that no other has."""
         self._enter(RelayedConnection(route, peer, number))
 
-    def accept(self, peer: int, number: int) -> tuple[RelayedConnection, RelayedConnection | None]:
-        """Enter a connection that the router ``peer`` has made; return it, and an older one that makes room for it."""
+    def accept(
+        self, peer: int, number: int, in_use: Container[bytes]
+    ) -> tuple[RelayedConnection, RelayedConnection | None]:
+        """Enter a connection that the router ``peer`` has made; return it, and an older one that makes room for it.
+
+        Args:
+            in_use: the connections that carry links, which do not make room: somebody else may have said HELLO.
+        """
         older = [each for each in self.by_route.values() if each.peer == peer and not each.route.startswith(DIALED)]
+        idle = [each for each in older if each.route not in in_use]
         connection = RelayedConnection(b"relayed:%d" % next(self._accepted), peer, number)
         self._enter(connection)
-        return connection, older[0] if len(older) >= _MOST_FROM_ONE else None
+        return connection, idle[0] if idle and len(older) >= _MOST_FROM_ONE else None
 
     def _enter(self, connection: RelayedConnection) -> None:
         self.by_route[connection.route] = connection

@@ -16,10 +16,10 @@ from rpcmq.core.router.mesh.routes import Route, path, routes
 from rpcmq.core.router.mesh.ways import RelayedConnection
 from rpcmq.core.router.model import Link
 from rpcmq.errors import ProtocolError
-from rpcmq.wire import KIND_AT, Detached, Kind, payload_of
+from rpcmq.wire import FIRST_SESSION_KIND, KIND_AT, Detached, Kind, payload_of
 from rpcmq.wire.bodies import MESH_TYPE, HelloBody
 from rpcmq.wire.mesh_bodies import MeshIdentity
-from rpcmq.wire.relay import MAX_HOPS, Leg, parse_relay, selected
+from rpcmq.wire.relay import MAX_HOPS, MAX_SELECTED_BYTES, Leg, parse_relay, selected
 
 __all__ = ["Relays"]
 
@@ -124,11 +124,24 @@ class Relays(MeshPart):
         elif legs:
             self._connections.pass_on(relay, legs, carried, link)
         for leg in relay.legs:
-            some = selected(leg.ranges, carried)
+            if leg.destination in (0, own_id):
+                self._node.guarded(now, self._take_leg, link, neighbour, relay.source, leg, messages)
+
+    def _take_leg(
+        self, now: float, link: Link, neighbour: Neighbour, source: int, leg: Leg, messages: Sequence[bytes]
+    ) -> None:
+        """Take what one leg of a RELAY, the first of ``messages``, selects for this router."""
+        some = selected(leg.ranges, messages[1:])
+        try:
+            if sum(map(len, some)) > MAX_SELECTED_BYTES:
+                raise ProtocolError(f"RELAY selects more than {MAX_SELECTED_BYTES} bytes for a router", "length")
             if not leg.destination and some:
-                self._receive_from(now, link, neighbour, relay.source, some)
-            elif leg.destination == own_id and relay.source != own_id:
-                self._node.guarded(now, self._receive, relay.source, leg, some)
+                self._receive_from(now, link, neighbour, source, some)
+            elif leg.destination and source != self._context.own.id:
+                self._receive(now, source, leg, some)
+        except ProtocolError as error:
+            # The others are taken.
+            self._node.protocol_error(now, link, messages[0], error)
 
     def _receive_from(
         self, now: float, link: Link, neighbour: Neighbour, source: int, messages: Sequence[bytes]
@@ -136,6 +149,9 @@ class Relays(MeshPart):
         """Take messages for the very link that they came on."""
         if source != neighbour.identity.id:
             raise ProtocolError(f"RELAY has messages of router {source} for the link of {neighbour.name}", "relay")
+        if messages[0][KIND_AT] < FIRST_SESSION_KIND:
+            # Each leg of a RELAY in a RELAY would multiply the work.
+            raise ProtocolError(f"kind {messages[0][KIND_AT]:#04x} in a RELAY for the link that it came on", "kind")
         if link.route is not None:
             read_bytes = link.read_bytes  # is counted already
             self._hand_over(now, link.route, messages)
@@ -170,18 +186,27 @@ class Relays(MeshPart):
 
     def _greet(self, now: float, source: int, number: int, message: bytes) -> None:
         """Handle the HELLO of a router that has no connection to this one."""
+        connections = self._connections
+        if self.route_to(source) is None:
+            connections.drop("no way back")  # it says HELLO again, and whoever has made it up gets nothing
+            return
         hello = HelloBody.of(message)
         other = MeshIdentity.parse(hello.mesh) if hello.queue_type == MESH_TYPE else None
         if other is None or other.id != source:
             raise ProtocolError(f"HELLO of router {source} over others is not its own", "relay")
-        connection, one_too_many = self._connections.accept(source, number)
+        connection, one_too_many = connections.accept(source, number, self._node.links.routes)
         connection.received = 1
         if one_too_many is not None:
             self._lose(now, one_too_many, "a newer one has come")
-        # Its key is that which those that vouch for it know: they are of one mesh, and have its secret.
-        refusal = self._context.greet(now, connection.route, hello, other.key)
+        try:
+            # Its key is that which those that vouch for it know: they are of one mesh, and have its secret.
+            refusal = self._context.greet(now, connection.route, hello, other.key)
+        except ProtocolError:
+            connections.close(connection.route)
+            raise
         if refusal is not None:
             self._context.answer(connection.route, refusal)
+            connections.close(connection.route, is_told=False)
 
     def _lose(self, now: float, connection: RelayedConnection, reason: str, is_told: bool = True) -> None:
         self._connections.close(connection.route, is_told)

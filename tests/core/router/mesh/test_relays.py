@@ -8,12 +8,9 @@ from typing import Any
 
 import pytest
 
-from rpcmq.core.router.mesh.peerings import as_body
 from rpcmq.core.router.mesh.relayed_connections import DROPPED
 from rpcmq.testing.mesh_network import MeshNetwork, Process
-from rpcmq.wire import KIND_AT, Flag, Kind, pack, parse
-from rpcmq.wire.bodies import MESH_TYPE, HelloBody
-from rpcmq.wire.relay import MAX_HOPS, Leg, pack_relay
+from rpcmq.wire import KIND_AT, Flag, Kind, parse
 from tests.core.router.mesh.topologies import line, linked_to, mesh_of, relayed_to, ring
 
 
@@ -288,99 +285,6 @@ def test_calls_go_on_while_ways_change():
     net.advance(2.0)
     assert len(ran) == len(set(ran)) == len(calls)
     assert all(call.end.kind == Kind.REPLY for call in calls)
-
-
-# --- who must not ----------------------------------------------------------------------------
-
-
-def relay(net: MeshNetwork, source: str, target: str, message: bytes, *messages: bytes) -> Counter[str]:
-    """Send a RELAY from router to router; return the protocol errors that the receiver has seen."""
-    link = net.router_of(source).mesh.neighbours.by_id[id_of(net, target)].link
-    assert link.route is not None
-    end = net.hosts[source].connections.ends[link.route]
-    assert end is not None
-    net.put(end.connection, end.outgoing, [message, *messages])
-    net.run()
-    return net.router_of(target).refused
-
-
-def id_of(net: MeshNetwork, name: str) -> int:
-    return net.router_of(name).mesh.own.id
-
-
-def all_linked(net: MeshNetwork) -> bool:
-    net.advance(3.0)
-    return all(linked_to(net, name) == set(net.hosts) - {name} for name in net.hosts)
-
-
-@pytest.mark.parametrize(
-    "message",
-    [
-        pack(Kind.RELAY),
-        pack(Kind.RELAY, bytes(4)),
-        pack(Kind.RELAY, bytes(30)),
-        pack(Kind.RELAY, bytes(26) + b"\xff\xff"),
-        pack_relay(1, 0, [Leg(3, 1, 1, ((0, 2),))]),
-        pack_relay(1, 0, [Leg(3, 1, 1, ((0, 0),))]),
-        pack_relay(1, 0, [Leg(3, 1, 1, ((0, 1),) * 5000)]),
-        pack_relay(1, 0, [Leg(3, 1, 1)] * 300),
-        pack_relay(2, 0, [Leg(0, 0, 1)]),
-    ],
-    ids=["empty", "for nobody", "half a leg", "ranges", "beyond", "nothing", "too much", "legs", "forged"],
-)
-def test_a_malformed_relay_is_counted_and_costs_only_itself(message: bytes):
-    net = line("abc")
-    assert relay(net, "a", "b", message, pack(Kind.HEARTBEAT, bytes(8))).total() == 1
-    assert all_linked(net)
-
-
-def test_a_relay_for_nobody_who_is_known_is_dropped():
-    net = line("abc")
-    relay(net, "a", "b", pack_relay(1, 0, [Leg(99, 1, 1), Leg(1, 1, 1)]), pack(Kind.HEARTBEAT))
-    counters = net.router_of("b").links.counters
-    assert counters[DROPPED + "no way"] == 1 and counters[DROPPED + "the way leads back"] == 1
-
-
-def test_a_batch_that_goes_on_and_on_ends_at_the_hop_limit():
-    net = line("abc")
-    relay(net, "a", "b", pack_relay(1, MAX_HOPS - 1, [Leg(3, 1, 1)]), pack(Kind.HEARTBEAT))
-    assert net.router_of("b").links.counters[DROPPED + f"more than {MAX_HOPS} hops"] == 1
-
-
-def test_a_process_that_sends_a_relay_is_refused():
-    net = line("abc")
-    process = net.process("evil", router="b")
-    net.inject_from(process, pack_relay(1, 0, [Leg(3, 1, 1)]))
-    assert net.router_of("b").refused.total() == 1
-    assert not net.router_of("b").relayed.transit and all_linked(net)
-
-
-def test_a_process_cannot_greet_over_routers():
-    net = line("abc")
-    hello = HelloBody(identity="evil", queue_type="roundrobin", versions=(1,)).message()
-    relay(net, "a", "b", pack_relay(1, 0, [Leg(3, 77, 1)]), hello)
-    assert net.router_of("c").links.by_identity("evil") is None and all_linked(net)
-
-
-def test_a_router_cannot_greet_as_another_one():
-    net = line("abc")
-    own = net.router_of("a").mesh.own
-    hello = HelloBody(identity="a", queue_type=MESH_TYPE, versions=(1,), mesh=as_body(own).encode()).message()
-    relay(net, "a", "b", pack_relay(9, 0, [Leg(3, 77, 1)]), hello)
-    assert not net.router_of("c").relayed.find(9, 77) and all_linked(net)
-
-
-def test_connections_without_end_are_bounded():
-    net = line("abc")
-    own = net.router_of("a").mesh.own
-    hello = HelloBody(identity="a", queue_type=MESH_TYPE, versions=(1,), mesh=as_body(own).encode()).message()
-    for number in range(2000):
-        relay(net, "a", "b", pack_relay(1, 0, [Leg(3, number + 5, 1)]), hello)
-        relay(net, "a", "b", pack_relay(1, 0, [Leg(3, number + 5_000_000, 2)]), pack(Kind.HEARTBEAT))
-    c = net.router_of("c").relayed
-    assert len(c.by_route) <= 6 and len(c._closed) <= 1000
-    net.advance(30.0)
-    assert all_linked(net)
 
 
 def test_nothing_comes_twice_while_a_link_goes_back_to_a_slow_direct_connection():
