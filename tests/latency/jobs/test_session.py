@@ -229,6 +229,7 @@ except SparkFailed as error:
 
 
 @pytest.mark.fault
+@pytest.mark.long
 @pytest.mark.timeout(3 * PATIENCE)
 def test_java_that_ends_while_it_is_stopped_is_an_error_and_leaves_nothing(run: Callable[[str], Run]) -> None:
     child = run("""
@@ -303,6 +304,7 @@ def test_sigterm_ends_a_query_of_a_java_that_hangs(run: Callable[[str], Run]) ->
 
 
 @pytest.mark.fault
+@pytest.mark.long
 @pytest.mark.timeout(3 * PATIENCE)
 def test_java_that_hangs_is_killed_when_the_session_is_to_end(run: Callable[[str], Run]) -> None:
     child = run("""

@@ -28,7 +28,8 @@ def next_batch(out: Path) -> int:
     return max(journal.read(out).batches.values(), default=-1) + 1
 
 
-def test_killed_between_write_and_commit_it_counts_each_record_once(spark: SparkSession, log: Log, out: Path) -> None:
+@pytest.mark.long
+def test_killed_between_write_and_commit_it_counts_each_record_once(log: Log, out: Path) -> None:
     for _ in range(3):
         log.grow()
     # The driver alone: its Java is to notice.
@@ -41,7 +42,6 @@ def test_killed_between_write_and_commit_it_counts_each_record_once(spark: Spark
 
     assert journal.read(out).records == log.records
     assert counted(out) == expected(log.directory)
-    assert of_the_stream(spark, out) == of_the_batch_job(spark, log.directory)
 
 
 @pytest.mark.long
