@@ -18,7 +18,7 @@ from gevent.subprocess import DEVNULL, PIPE, Popen, TimeoutExpired
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from rpcmq.cli.options import State, connects, json_option, make_client, positive
-from rpcmq.cli.output import Output, add_row, print_json, table
+from rpcmq.cli.output import Output, add_row, print_folded, print_json, table
 from rpcmq.cli.stopping import ended_by_signals
 from rpcmq.cli.text import microseconds
 from rpcmq.errors import CallTimeout, RouterUnreachable, RpcError
@@ -114,7 +114,7 @@ def bench_command(state: State, seconds: float, concurrency: list[int], payload:
     for row in rows:
         quantiles = [microseconds(row["latency_us"].get(name)) for name in ("p50", "p90", "p99", "max")]
         add_row(made, (row["verb"], row["concurrency"], f"{row['per_second']:,.0f}", *quantiles))
-    Output().print(made)
+    print_folded(Output(), made)
 
 
 def _measure(client: Client, topic: str, seconds: float, widths: list[int], data: str) -> list[dict[str, Any]]:

@@ -17,7 +17,8 @@ from typing import Any
 import click
 
 from rpcmq.cli.options import State, connects, json_option, make_client, positive
-from rpcmq.cli.output import Output, add_row, print_json, table
+from rpcmq.cli.output import Output, add_row, print_folded, print_json, table
+from rpcmq.cli.text import counted
 from rpcmq.config import RouterConfig, load_client_config, load_router_config
 from rpcmq.config.values import is_connect_url
 from rpcmq.errors import ConfigError, RpcError
@@ -27,6 +28,7 @@ from rpcmq.server.mesh_urls import wrong_peers
 from rpcmq.server.open_binds import open_binds
 from rpcmq.transport.curve import OLDEST_SAFE, check_libzmq, libzmq_version
 from rpcmq.transport.key_files import read_key_file
+from rpcmq.wire.bodies import MESH_TYPE
 
 __all__ = ["doctor_command"]
 
@@ -37,7 +39,7 @@ _SOON_DAYS = 14
 _CLOCK = 5.0
 _DAY = 86400.0
 _SPARE_FILES = 100
-#: Where a process of this host reaches what listens on all interfaces.
+#: The addresses at which a process of this host reaches a router that listens on all interfaces.
 _HERE = {"tcp://*:": "tcp://127.0.0.1:", "tcp://0.0.0.0:": "tcp://127.0.0.1:", "tcp://[::]:": "tcp://[::1]:"}
 #: adjtimex(2): the clock is not synchronised.
 _TIME_ERROR = 5
@@ -77,7 +79,7 @@ def doctor_command(state: State, config: str | None, folder: str | None, offline
         for finding in findings:
             cells = (finding.level, finding.about, finding.text, finding.todo)
             add_row(made, cells, "" if finding.level == OK else _STYLES[finding.level])
-        Output().print(made)
+        print_folded(Output(), made)
     return int(failed)
 
 
@@ -284,7 +286,7 @@ def _running(state: State, timeout: float) -> Iterator[Finding]:
         yield Finding(WARN, "running router", f"not asked: {error}", todo)
         return
     up = float(router["uptime_seconds"])
-    yield Finding(OK, "running router", f"{router['router']}, up {up:.0f} s, {router['links']} links")
+    yield Finding(OK, "running router", f"{router['router']}, up {up:.0f} s, {counted(router['links'], 'link')}")
     for warning in router["warnings"]:
         seen, _, todo = str(warning).rpartition("; ")
         yield Finding(WARN, "open endpoint", f"running like this: {seen}", todo)
@@ -317,7 +319,7 @@ def _used(row: dict[str, Any], up: float) -> Iterator[Finding]:
 def _dill(processes: list[dict[str, Any]]) -> Iterator[Finding]:
     by_topic: dict[str, list[str]] = {}
     for row in processes:
-        if "dill" in row["accepts"]:
+        if "dill" in row["accepts"] and row["queue_type"] != MESH_TYPE:  # a router runs nothing of what it passes on
             for topic in (*row["consumers"], *row.get("patterns", [])):
                 by_topic.setdefault(topic, []).append(row["identity"])
     for topic, identities in sorted(by_topic.items()):

@@ -10,7 +10,7 @@ import click
 
 from rpcmq.cli.exit_codes import ExitCode
 from rpcmq.cli.options import ParamOf, State, json_option
-from rpcmq.cli.output import Output, add_row, print_json, table
+from rpcmq.cli.output import Output, add_row, print_folded, print_json, table
 from rpcmq.cli.stopping import ended_by_signals
 from rpcmq.config.values import seconds
 
@@ -162,7 +162,7 @@ def _print(result: Result) -> None:
         ("verdict", "as promised" if verdict.ok else f"{len(verdict.violations)} violations"),
     ):
         add_row(made, (name, value), "red" if name == "verdict" and not verdict.ok else "")
-    output.print(made)
+    print_folded(output, made)
     for violation in verdict.violations[:_SHOWN]:
         click.echo(f"  {violation}")
     if len(verdict.violations) > _SHOWN:

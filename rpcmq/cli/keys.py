@@ -14,7 +14,7 @@ import click
 
 from rpcmq.cli.exit_codes import ExitCode
 from rpcmq.cli.options import State, json_option
-from rpcmq.cli.output import Output, add_row, print_json, table
+from rpcmq.cli.output import Output, add_row, print_folded, print_json, table
 from rpcmq.cli.text import plain
 from rpcmq.core.router.rights import ALL_VERBS, EVERYTHING, KNOWN_VERBS, Key, Right
 from rpcmq.errors import ConfigError, UsageError
@@ -306,7 +306,7 @@ def list_command(state: State, folder: str) -> int | None:
             formats = "all" if row["formats"] is None else ", ".join(row["formats"])
             cells = (row["name"], row["owner"], late + row["expires"], row["may"], formats, identities, row["public"])
             add_row(made, cells, "red" if late else "")
-        output.print(made)
+        print_folded(output, made)
         for problem in problems:
             output.print(plain(problem), style="red", markup=False)
     return ExitCode.FAILED if problems else None

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import click
 from rich.table import Table
 
 from rpcmq.cli.exit_codes import ExitCode
-from rpcmq.cli.mesh_links import links_table
+from rpcmq.cli.mesh_links import LINKS_SPARE, links_table
 from rpcmq.cli.mesh_routers import ask_all
 from rpcmq.cli.options import State, connects, json_option, make_client, positive
-from rpcmq.cli.output import Output, add_row, joined, print_json, table
+from rpcmq.cli.output import Output, add_row, joined, print_folded, print_json, table
 from rpcmq.cli.text import counted, microseconds, plain
 from rpcmq.errors import ProtocolError
 from rpcmq.wire.bodies import CONSUMER_ROLE
@@ -23,6 +23,20 @@ _VIEWS = (
     "overview", "summary", "processes", "topics", "calls", "methods", "dropped", "stats", "keys", "stuck", "mesh",
     "addresses",
 )  # fmt: skip
+
+#: Columns of a table without which it is shown where it does not fit, in that order.
+_SPARE = {
+    "Router": ("id",),
+    "Processes": ("silent s", "to send", "for s", "type"),
+    "Topics": ("bytes", "dropped"),
+    "Consumers": ("settled", "queued", "oldest s"),
+    "Calls": ("attempt", "server"),
+    "Stuck": ("attempt", "kind", "which is", "caller"),
+    "Dropped": ("last s ago", "sender", "consumer"),
+    "Keys": ("connects", "links", "owner"),
+    "Methods": ("p90", "max", "casts"),
+    "Links": LINKS_SPARE,
+}
 
 
 @click.command("ls")
@@ -65,9 +79,7 @@ def ls_command(
     if state.json:
         print_json(answer)
         return None
-    output = Output()
-    for each in _shown(answer, mark_after):
-        output.print(each)
+    _print(Output(), _shown(answer, mark_after))
     return None
 
 
@@ -79,11 +91,18 @@ def _list_mesh(state: State, view: str, mark_after: float, timeout: float) -> in
     else:
         output = Output()
         shown = {name: _shown(answer, mark_after) for name, answer in answers.by_router.items()}
-        for each in joined(shown):
-            output.print(each)
+        _print(output, joined(shown))
         for name, text in answers.silent.items():
             output.print(plain(f"router {name} does not answer: {text}"), style="red", markup=False)
     return ExitCode.FAILED if answers.silent else None
+
+
+def _print(output: Output, shown: Iterable[Table | str]) -> None:
+    for each in shown:
+        if isinstance(each, str):
+            output.print(each, markup=False)
+        else:
+            print_folded(output, each, *_SPARE.get(str(each.title), ()))
 
 
 def _shown(answer: dict[str, Any], mark_after: float) -> Iterator[Table | str]:

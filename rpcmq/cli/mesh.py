@@ -12,10 +12,10 @@ import click
 import gevent
 
 from rpcmq.cli.exit_codes import ExitCode
-from rpcmq.cli.mesh_links import LINKED, links_table
+from rpcmq.cli.mesh_links import LINKED, LINKS_SPARE, links_table
 from rpcmq.cli.mesh_routers import Answers, ask_all, client_of, mesh_view, router_of, routers_in
 from rpcmq.cli.options import State, connects, json_option, make_client, positive
-from rpcmq.cli.output import Output, add_row, print_json, table
+from rpcmq.cli.output import Output, add_row, print_folded, print_json, table
 from rpcmq.cli.text import counted, plain
 from rpcmq.errors import RpcError, UsageError
 
@@ -61,8 +61,8 @@ def mesh_command(context: click.Context, timeout: float) -> int | None:
 
 def _show(answers: Answers, missing: list[dict[str, str]]) -> None:
     output = Output()
-    output.print(_routers(answers))
-    output.print(links_table(answers.by_router))
+    print_folded(output, _routers(answers))
+    print_folded(output, links_table(answers.by_router), *LINKS_SPARE)
     for row in missing:
         output.print(plain(f"not linked: {row['router']} and {row['other']}: {row['text']}"), style="red", markup=False)
     for name, text in answers.silent.items():

@@ -9,10 +9,12 @@ from rich.table import Table
 
 from rpcmq.cli.output import add_row, table
 
-__all__ = ["LINKED", "links_table"]
+__all__ = ["LINKED", "LINKS_SPARE", "links_table"]
 
 #: The state of a link that is there, and over which the other router is heard.
 LINKED = "answering"
+#: Columns without which the table is shown where it does not fit, in that order.
+LINKS_SPARE = ("bytes in", "bytes out", "in", "out", "for s")
 
 
 def links_table(views: Mapping[str, dict[str, Any]]) -> Table:
@@ -21,15 +23,16 @@ def links_table(views: Mapping[str, dict[str, Any]]) -> Table:
     Args:
         views: the view ``mesh`` of each, by its name.
     """
-    made = table("Links", "router", "to", "state", ">round trip", ">for s", ">out", ">bytes", ">in", ">bytes", "why")
+    traffic = (">out", ">bytes out", ">in", ">bytes in")
+    made = table("Links", "router", "to", "state", ">round trip", ">for s", *traffic, "why")
     for name, view in sorted(views.items()):
-        for row in view["routers"]:
+        for row in sorted(view["routers"], key=lambda row: (not row["name"], row["name"])):
             if row["state"] == "left":
                 continue
             if "connected_seconds" in row:
                 trip = "" if row["round_trip_ms"] is None else f"{row['round_trip_ms']:.2f} ms"
-                traffic = [row[what] for what in ("messages_out", "bytes_out", "messages_in", "bytes_in")]
-                cells = (trip, f"{row['connected_seconds']:.0f}", *traffic)
+                counts = [row[what] for what in ("messages_out", "bytes_out", "messages_in", "bytes_in")]
+                cells = (trip, f"{row['connected_seconds']:.0f}", *counts)
             else:
                 cells = ("",) * 6
             note = row["why"] or (f"over {', '.join(row['via'])}" if row.get("via") else "")

@@ -89,6 +89,7 @@ class RouterClients:
         name = answers.view["router"]
         answers.by_router[name] = answers.view if view == "mesh" else self._first.query(view, self._timeout)
         others = [row for row in routers_in(answers.view) if row["state"] != "left"]
+        others.sort(key=lambda row: str(row["name"]))
         for begin in range(0, len(others), _AT_ONCE):
             gevent.joinall([gevent.spawn(self._ask, row, view, answers) for row in others[begin : begin + _AT_ONCE]])
         names = (name, *(row["name"] for row in others))

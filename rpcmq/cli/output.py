@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -16,12 +17,16 @@ from rpcmq.errors import PayloadError
 from rpcmq.payload import TypedJson
 from rpcmq.payload.bounded_text import short_repr
 
-__all__ = ["Output", "add_row", "joined", "print_fitting", "print_json", "print_result", "table", "typed_json"]
+__all__ = [
+    "Output", "add_row", "joined", "print_fitting", "print_folded", "print_json", "print_result", "table", "typed_json",
+]  # fmt: skip
 
-#: Width when the output is not a terminal, so that nothing is cut off.
-_WIDE = 240
-#: More characters than a line has.
+#: More characters than a line has: the width when the output is not a terminal, so that each row is one line.
 _ANY = 100_000
+#: Characters of a text that stay together where a table does not fit.
+_LEAST_TEXT = 16
+#: Spaces between two columns.
+_GAP = 2
 #: Most characters of a result that JSON has no form for.
 _LONGEST = 1_000_000
 
@@ -31,7 +36,7 @@ class Output(Console):
 
     def __init__(self, stderr: bool = False) -> None:
         stream = sys.stderr if stderr else sys.stdout
-        super().__init__(stderr=stderr, highlight=False, width=None if stream.isatty() else _WIDE)
+        super().__init__(stderr=stderr, highlight=False, width=None if stream.isatty() else _ANY)
 
     def on_broken_pipe(self) -> None:
         """Leave it to the command's entry point."""
@@ -46,6 +51,12 @@ def table(title: str, *columns: str) -> Table:
     return made
 
 
+def _add_columns_of(model: Table, to: Table, left_out: str = "") -> None:
+    for each in model.columns:
+        if each.header != left_out:
+            to.add_column(each.header, justify=each.justify, overflow=each.overflow)
+
+
 def add_row(to: Table, cells: Sequence[object], style: str = "") -> None:
     """Add a row of plain text to the table ``to``."""
     to.add_row(*(Text("" if cell is None else plain(cell)) for cell in cells), style=style)
@@ -56,13 +67,41 @@ def print_fitting(output: Output, made: Table, *spare: str) -> None:
 
     Omit as few as necessary, in order; a note below names them.
     """
+    _print_without(output, made, spare, lambda made: _width(output, made))
+
+
+def print_folded(output: Output, made: Table, *spare: str) -> None:
+    """Print a table; where it is too wide, texts go on in further lines, and numbers stay whole.
+
+    Where less than 16 characters of a text would stay together, ``spare`` columns are omitted, as few as necessary,
+    in order; a note below names them.
+    """
+    _print_without(output, made, spare, lambda made: _least_width(output, made))
+
+
+def _width(output: Output, made: Table) -> int:
+    return output.measure(made, options=output.options.update(max_width=_ANY)).maximum
+
+
+def _least_width(output: Output, made: Table) -> int:
+    """The width that a table can be folded to; it is not folded to less from now on."""
+    for each in made.columns:
+        each.no_wrap = each.justify == "right"
+        widest = max(cell_len(str(cell)) for cell in (each.header, *each.cells))
+        each.min_width = widest if each.no_wrap else min(_LEAST_TEXT, widest)
+    return sum(each.min_width or 0 for each in made.columns) + _GAP * (len(made.columns) - 1)
+
+
+def _print_without(output: Output, made: Table, spare: Sequence[str], width: Callable[[Table], int]) -> None:
     left_out: list[str] = []
-    for name in spare:
-        if output.measure(made, options=output.options.update(max_width=_ANY)).maximum <= output.width:
-            break
+    names = iter(spare)
+    while (is_too_wide := width(made) > output.width) and (name := next(names, None)) is not None:
         if any(each.header == name for each in made.columns):
             left_out.append(name)
             made = _without(made, name)
+    if is_too_wide:
+        for each in made.columns:  # whatever is folded: nothing is cut off
+            each.min_width, each.no_wrap = None, False
     output.print(made)
     if left_out:
         output.print(Text(f"Not shown, for they do not fit: {', '.join(left_out)}", style="dim"))
@@ -71,8 +110,7 @@ def print_fitting(output: Output, made: Table, *spare: str) -> None:
 def _without(made: Table, name: str) -> Table:
     kept = [each for each in made.columns if each.header != name]
     less = table(str(made.title or ""))
-    for each in kept:
-        less.add_column(each.header, justify=each.justify, overflow=each.overflow)
+    _add_columns_of(made, less, name)
     for row, cells in zip(made.rows, zip(*(each.cells for each in kept), strict=True), strict=True):
         less.add_row(*cells, style=row.style)
     return less
@@ -100,8 +138,7 @@ def joined(shown: Mapping[str, Iterable[Table | str]]) -> list[Table | str]:
 def _with_routers(model: Table) -> Table:
     """An empty table with the columns of ``model``, and one more."""
     made = table(str(model.title or ""), "router")
-    for each in model.columns:
-        made.add_column(each.header, justify=each.justify, overflow=each.overflow)
+    _add_columns_of(model, made)
     return made
 
 

@@ -119,8 +119,8 @@ def _used(row: dict[str, Any]) -> bool:
 def _screen(sample: dict[str, Any], height: int) -> Group:
     rows = sample["methods"]
     head = (
-        f"router {sample['router']}, up {sample['uptime_seconds']:.0f} s: {sample['links']} links, "
-        f"{sample['topics']} topics, {sample['calls_in_flight']} calls in flight, "
+        f"router {sample['router']}, up {sample['uptime_seconds']:.0f} s: {counted(sample['links'], 'link')}, "
+        f"{counted(sample['topics'], 'topic')}, {counted(sample['calls_in_flight'], 'call')} in flight, "
         f"{sum(row['calls_per_second'] for row in rows):,.0f} calls/s, "
         f"{sum(row['casts_per_second'] for row in rows):,.0f} casts/s"
     )

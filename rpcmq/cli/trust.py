@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from rpcmq.cli.options import State, json_option
-from rpcmq.cli.output import Output, add_row, print_json, table
+from rpcmq.cli.output import Output, add_row, print_folded, print_json, table
 from rpcmq.transport.mac_files import new_mac_key, read_mac_keys, use_mac_key
 
 __all__ = ["trust_command"]
@@ -74,4 +74,4 @@ def check_command(state: State, file: str) -> None:
         signed = "yes" if rule.require else "by key" if rule.keys is not None else "no need"
         exchanges = ", ".join(exchange or "(without a name)" for exchange in rule.exchanges)
         add_row(made, (", ".join(rule.topics), exchanges, formats, names, signed), "")
-    Output().print(made)
+    print_folded(Output(), made)

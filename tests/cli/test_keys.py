@@ -18,7 +18,7 @@ from rpcmq.core.router.rights import ALL_VERBS
 from rpcmq.errors import AccessDenied, RouterUnreachable
 from rpcmq.server.authorized_keys import read_authorised
 from rpcmq.server.mesh_secret import read_mesh_secret
-from rpcmq.testing import router
+from rpcmq.testing import router, routers
 from rpcmq.transport.curve import new_pair
 from rpcmq.transport.key_files import read_key_file
 from tests.server.daemons import Daemon, eventually, run, started
@@ -398,6 +398,12 @@ def test_doctor_asks_the_router_that_listens_where_the_settings_say(tmp_path: Pa
     config.write_text('[router]\nlisten = "tcp://127.0.0.1:*"\n')
     found = findings(invoke, "--config", str(config))[1]
     assert about(found, "running router") == ["not asked: router.listen leaves its port to the system"]
+
+
+def test_doctor_does_not_take_other_routers_for_consumers_that_accept_dill(invoke: Invoke) -> None:
+    with routers(2) as mesh:
+        found = findings(invoke, "--router", mesh[0].url)[1]
+        assert about(found, "payloads", "ok") == ["no consumer accepts dill"] and not about(found, "topic")
 
 
 def test_the_verbs_of_the_help_are_those_of_the_router(invoke: Invoke, made: Path) -> None:

@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from rpcmq.cli.output import Output, add_row, print_fitting, table
+from rpcmq.cli.output import Output, add_row, print_fitting, print_folded, table
 
 NAME = "cloud/conductor.object_class_action_versions"
 
@@ -26,3 +26,43 @@ def test_a_narrow_terminal_gets_fewer_columns_and_whole_names(width: int, left_o
     assert title.strip() == "Methods" and max(map(len, (header, row))) <= width
     assert row.split()[0] == NAME and "84.1 ms" in row and "2.36 s" in row
     assert rest == ([f"Not shown, for they do not fit: {left_out}"] if left_out else [])
+
+
+LONG = "n" * 255
+
+
+def folded(width: int | None, *spare: str) -> list[str]:
+    output = Output()
+    output.file = io.StringIO()
+    if width is not None:
+        output.width = width
+    made = table("Processes", "identity", ">silent s", ">calls", "consumes", "mark")
+    add_row(made, (LONG, 1_234_567, 89, "(another router)", ""))
+    add_row(made, ("web", 12, 3, "compute", "slow"))
+    print_folded(output, made, *spare)
+    return output.file.getvalue().splitlines()
+
+
+@pytest.mark.parametrize("width", [80, 64])
+def test_a_long_name_goes_on_in_further_lines_and_numbers_stay_whole(width: int) -> None:
+    _, header, *rows, last = folded(width, "calls", "silent s")
+    assert max(map(len, rows)) <= width and header.split() == ["identity", "silent", "s", "calls", "consumes", "mark"]
+    name = "".join(row.split()[0] for row in rows)
+    assert name == LONG and rows[0].split()[1:] == ["1234567", "89", "(another", "router)"]
+    assert last.split() == ["web", "12", "3", "compute", "slow"]
+
+
+def test_columns_are_left_out_before_a_name_is_torn_to_pieces() -> None:
+    *lines, note = folded(50, "calls", "silent s")
+    assert note == "Not shown, for they do not fit: calls" and "1234567" in lines[2]
+    assert min(len(line.split()[0]) for line in lines[2:-2]) >= 15
+
+
+def test_nothing_is_cut_off_however_narrow_the_terminal() -> None:
+    narrow, whole = ("".join("".join(folded(width)).split()) for width in (20, None))
+    assert sorted(narrow) == sorted(whole)
+
+
+def test_each_row_is_one_line_where_the_output_is_no_terminal() -> None:
+    _, _, first, second = folded(None)
+    assert first.split()[0] == LONG and first.split()[-1] == "router)" and second.split()[0] == "web"
