@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from typing import NamedTuple
 
 import pytest
 
@@ -16,77 +16,20 @@ from rpcmq.core.router.mesh.witness import Witness
 from rpcmq.core.router.model import Consumer, Link
 from rpcmq.wire.adoption import where_records
 from tests.faults.mesh_plan import MeshPlan, mesh_plan_of
+from tests.faults.mesh_rule_plans import (
+    BETWEEN_ROUTERS,
+    CUT_OFF,
+    HOME_GONE,
+    JOINS,
+    KNOWN_TO_ONE,
+    LATE,
+    MOVED_BOTH,
+    UNKNOWN,
+)
 from tests.faults.mesh_simulation import MeshSimulation
-from tests.faults.plan import Fault, Operation
+from tests.faults.roaming_process import RoamingProcess
 
 pytestmark = [pytest.mark.fault, pytest.mark.fuzz]
-
-_SETTINGS = replace(mesh_plan_of(0).settings, recovery_seconds=0.0, consumer_grace_seconds=30.0)
-
-#: A router that is cut off from the others, and not from processes, still has a cast of one that has gone elsewhere.
-#: There it is started by a consumer that was free to promise; another one, which was busy then, comes to the router.
-CUT_OFF = MeshPlan(
-    seed=0,
-    settings=_SETTINGS,
-    callers=1,
-    services=2,
-    credit=1,
-    steps=(
-        *((2.0 + 0.1 * n, Operation("cast", f"c0-{n}", 0, "compute", seconds=8.0)) for n in range(3)),
-        (2.5, Fault("isolate router", "a", 25.0)),
-        (3.0, Fault("move", "c0", 0.1)),
-        (4.0, Fault("move", "s0", 0.1)),
-        (12.0, Fault("move", "s1", 0.1)),
-        (14.0, Fault("move", "s1", 0.1)),
-    ),
-    routers="abc",
-    homes=(("c0", "a"), ("s0", "a"), ("s1", "b")),
-    is_gentle=False,
-)
-
-#: C8: a consumer comes to a router, is given a call, and stops; the router is killed before others know the consumer.
-UNKNOWN = MeshPlan(
-    seed=0,
-    settings=_SETTINGS,
-    callers=1,
-    services=2,
-    credit=1,
-    steps=(
-        (1.5, Fault("delay routers", "ab", 30.0, 0.4)),
-        (1.5, Fault("delay routers", "ac", 30.0, 0.4)),
-        (2.05, Operation("call", "c0-0", 0, "mail", seconds=8.0, timeout=300.0)),
-        (2.2, Fault("stop", "s0", 20.0)),
-        (2.3, Fault("kill router", "a", 25.0, 60.0)),
-    ),
-    routers="abc",
-    homes=(("c0", "a"), ("s0", "a"), ("s1", "b")),
-    is_gentle=False,
-    groups=(("s1", "mail", ""),),
-    mail_at=2.0,
-)
-
-#: C7: the caller goes from router to router, and the question of the first one comes last; C6: the consumer, which was
-#: stopped, comes to a router after that was asked.
-LATE = MeshPlan(
-    seed=0,
-    settings=_SETTINGS,
-    callers=1,
-    services=1,
-    credit=1,
-    steps=(
-        (1.5, Fault("delay routers", "bd", 30.0, 2.0)),
-        (1.5, Fault("delay routers", "cd", 30.0, 0.3)),
-        (1.99, Fault("stop", "s0", 4.22)),
-        (2.0, Operation("call", "c0-0", 0, "compute", seconds=8.0, timeout=60.0)),
-        (2.3, Fault("kill router", "a", 25.0, 60.0)),
-        (2.53, Fault("cut routers", "bd", 2.9)),
-        (2.55, Fault("move", "c0", 0.1)),
-        (2.83, Fault("move", "c0", 0.1)),
-    ),
-    routers="abcd",
-    homes=(("c0", "a"), ("s0", "a")),
-    is_gentle=False,
-)
 
 
 def decide_at_once(adoption: Adoption, now: float, asked: Asked) -> None:
@@ -115,15 +58,75 @@ def give_work_at_once(interest: Interest, now: float, consumer: Consumer, is_new
     _consumer_changed(interest, now, consumer)
 
 
-#: Rule -> the method that keeps it, another one that does not, a plan, and what goes wrong.
-RULES: dict[str, tuple[type, str, Callable[..., object], MeshPlan, str]] = {
-    "keep": (ConsumersWitness, "answered", lambda *_: None, mesh_plan_of(35, is_plain=True), "started twice"),
-    "promise": (ConsumersWitness, "_promise", lambda *_: None, CUT_OFF, "started twice"),
-    "roll": (Adoption, "_decide", decide_at_once, mesh_plan_of(21, is_plain=True), "started twice"),
-    "announce": (Interest, "consumer_changed", give_work_at_once, UNKNOWN, "started twice"),
-    "fence": (Witness, "where", take_back_owners, LATE, "CallTimeout"),
-    "push": (Adoption, "_registered", lambda *_: None, LATE, "link_lost"),
+_hang_up = RoamingProcess._hang_up
+
+
+def read_on(process: RoamingProcess) -> None:
+    """Read the earlier connection again, some time after the process has gone on elsewhere."""
+    connection = process.connection
+    batches = list(connection.to_dialer.in_transit) if connection is not None else []
+    _hang_up(process)
+
+    def read() -> None:
+        now = process._network.now
+        for _, batch, payloads in batches:
+            process.uplink.receive(now, batch, payloads)
+            process.after_receive(now)
+        process._network.run()
+
+    process.later(3.0, read)
+
+
+def do_nothing(*_: object) -> None:
+    """Leave out what the rule asks for."""
+
+
+def refuse(*_: object) -> bool:
+    """Say that it is not done."""
+    return False
+
+
+def name_nobody(*_: object) -> tuple[()]:
+    """Know no consumer."""
+    return ()
+
+
+class Rule(NamedTuple):
+    """A rule, and what becomes of a plan without it.
+
+    Attributes:
+        methods: those that keep it, each with one that does not.
+        plan: in which something goes wrong without it.
+        wrong: the check that is violated, or the end of a call.
+        beside: another rule that must be off, too.
+    """
+
+    methods: tuple[tuple[type, str, Callable[..., object]], ...]
+    plan: MeshPlan
+    wrong: str
+    beside: str = ""
+
+
+TWICE = "started twice"
+RULES = {
+    "keep": Rule(((ConsumersWitness, "answered", do_nothing),), mesh_plan_of(35, is_plain=True), TWICE),
+    "promise": Rule(((ConsumersWitness, "_promise", do_nothing),), CUT_OFF, TWICE),
+    "roll": Rule(((Adoption, "_decide", decide_at_once),), mesh_plan_of(21, is_plain=True), TWICE),
+    "announce": Rule(((Interest, "consumer_changed", give_work_at_once),), UNKNOWN, TWICE),
+    "names": Rule(((Witness, "_names", name_nobody),), KNOWN_TO_ONE, TWICE),
+    "carry": Rule(((Witness, "_carry", do_nothing), (Witness, "tell_all", do_nothing)), JOINS, TWICE),
+    "give_up": Rule(((Witness, "_give_up_unasked", do_nothing), (Adoption, "give_up", do_nothing)), JOINS, TWICE),
+    "fence": Rule(((Witness, "where", take_back_owners),), LATE, "CallTimeout"),
+    "push": Rule(((Adoption, "_registered", do_nothing),), LATE, "link_lost"),
+    "retag": Rule(((ConsumersWitness, "_retag", do_nothing),), MOVED_BOTH, "timeout"),
+    "ask_again": Rule(((Adoption, "asks_again", refuse), (Adoption, "look_for", refuse)), HOME_GONE, "link_lost"),
+    "drop_old": Rule(((RoamingProcess, "_hang_up", read_on),), BETWEEN_ROUTERS, TWICE, beside="promise"),
 }
+
+
+def switch_off(rule: Rule, monkeypatch: pytest.MonkeyPatch) -> None:
+    for owner, method, other in rule.methods:
+        monkeypatch.setattr(owner, method, other)
 
 
 def went_wrong(plan: MeshPlan) -> set[str]:
@@ -133,9 +136,20 @@ def went_wrong(plan: MeshPlan) -> set[str]:
     return {violation.check for violation in verdict.violations} | ends
 
 
-@pytest.mark.parametrize("rule", RULES)
-def test_without_a_rule_something_goes_wrong(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    owner, method, other, plan, wrong = RULES[rule]
-    assert wrong not in went_wrong(plan)
-    monkeypatch.setattr(owner, method, other)
-    assert wrong in went_wrong(plan)
+@pytest.mark.parametrize("name", RULES)
+def test_without_a_rule_something_goes_wrong(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    rule = RULES[name]
+    assert rule.wrong not in went_wrong(rule.plan)
+    if rule.beside:
+        with monkeypatch.context() as patch:
+            switch_off(rule, patch)
+            assert rule.wrong not in went_wrong(rule.plan)
+        switch_off(RULES[rule.beside], monkeypatch)
+        assert rule.wrong not in went_wrong(rule.plan)
+    switch_off(rule, monkeypatch)
+    assert rule.wrong in went_wrong(rule.plan)
+
+
+def test_a_consumer_that_comes_while_a_router_is_alone_gets_nothing_that_may_be_elsewhere() -> None:
+    """Nobody can have asked it, and the router can't know who has taken over what waits there."""
+    assert went_wrong(JOINS) == set()

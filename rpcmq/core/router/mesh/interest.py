@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from itertools import islice
 from math import inf
 
@@ -30,11 +30,7 @@ _ENTERED_AT_ONCE = 500
 
 
 class Interest(MeshPart):
-    """Tells neighbours this router's addresses, and knows theirs.
-
-    Attributes:
-        on_known: called with (now, consumer) once another router knows ``consumer``; see :meth:`is_known`.
-    """
+    """Tells neighbours this router's addresses, and knows theirs."""
 
     def __init__(self, context: MeshContext) -> None:
         self._context = context
@@ -47,10 +43,12 @@ class Interest(MeshPart):
         #: Consumers that no other router knows yet, in the order in which they came. They are given nothing (rule
         #: ``announce`` of docs/contributing/mesh-model.md): if this router died, nobody could ask them what they had.
         self._unknown: dict[Consumer, None] = {}
+        #: The same, while there is no neighbour that answers. They are given all but what others may have taken over.
+        self._unheard: dict[Consumer, None] = {}
+        self._deliveries.unheard = self._unheard
         #: The ones of them that were not told yet; and the others, each with the version in which it was told.
         self._untold: dict[Consumer, None] = {}
         self._told: deque[tuple[int, Consumer]] = deque()
-        self.on_known: list[Callable[[float, Consumer], None]] = []
         #: Topics that are left to be entered; None: nobody wants to know any yet.
         self._to_enter: Iterator[Topic] | None = None
         self._is_entering = False
@@ -68,7 +66,7 @@ class Interest(MeshPart):
         return self.learner.has_converged(now)
 
     def is_known(self, consumer: Consumer) -> bool:
-        """Whether another router knows ``consumer``, or did when there was one: it may be given work of others."""
+        """Whether another router knows ``consumer``, or there is none that could be told."""
         return consumer not in self._unknown
 
     def acknowledged(self, neighbour: Neighbour) -> int:
@@ -83,6 +81,7 @@ class Interest(MeshPart):
 
     def neighbour_up(self, now: float, neighbour: Neighbour, resumed: bool) -> None:
         """Tell it everything, and expect the same of it."""
+        self.neighbour_changed(now, neighbour)
         if resumed:
             return
         if self._to_enter is None:
@@ -98,11 +97,17 @@ class Interest(MeshPart):
 
     def neighbour_changed(self, now: float, neighbour: Neighbour) -> None:
         """Have consumers take work that nobody else knows, if no neighbour answers who could be told of them."""
-        if self._unknown and not any(each.is_usable for each in self._context.neighbours):
+        if neighbour.is_usable and self._unheard:
+            self._untold.update(self._unheard)
+            self.announcer.wake(now)
+        elif self._unknown and not any(each.is_usable for each in self._context.neighbours):
             self._told.clear()
             self._untold.clear()
             unknown, self._unknown = self._unknown, {}
-            self._tell_known(now, unknown)
+            self._unheard.update(unknown)
+            for consumer in unknown:
+                consumer.release(consumer.granted)
+                self._deliveries.deliver_waiting(now, consumer)
 
     def neighbour_has_room(self, now: float, neighbour: Neighbour) -> None:
         """Go on telling it."""
@@ -119,16 +124,14 @@ class Interest(MeshPart):
         while self._told and self._told[0][0] <= version:
             consumer = self._told.popleft()[1]
             if consumer in self._unknown:
-                del self._unknown[consumer]
-                known.append(consumer)
-        self._tell_known(now, known)
-
-    def _tell_known(self, now: float, consumers: Iterable[Consumer]) -> None:
-        for consumer in consumers:
-            consumer.release(consumer.granted)
+                consumer.release(consumer.granted)
+            elif consumer not in self._unheard:
+                continue  # it has left
+            self._unknown.pop(consumer, None)
+            self._unheard.pop(consumer, None)
+            known.append(consumer)
+        for consumer in known:
             self._deliveries.deliver_waiting(now, consumer)
-            for tell in self.on_known:
-                self._context.node.guarded(now, tell, consumer)
 
     # --- this router's addresses -------------------------------------------------------------
 
@@ -144,21 +147,34 @@ class Interest(MeshPart):
             return
         self.own.changed(consumer)
         self.announcer.wake(now)
-        if is_new and any(neighbour.is_usable for neighbour in self._context.neighbours):
+        if not is_new:
+            return
+        if any(neighbour.is_usable for neighbour in self._context.neighbours):
             self._unknown[consumer] = self._untold[consumer] = None
             consumer.reserve(consumer.granted)
+        else:
+            self._unheard[consumer] = None
 
     def consumer_left(self, now: float, consumer: Consumer) -> None:
         """Tell others that ``consumer`` takes nothing more."""
         self.consumer_changed(now, consumer)
-        self._unknown.pop(consumer, None)
-        self._untold.pop(consumer, None)
+        for consumers in (self._unknown, self._unheard, self._untold):
+            consumers.pop(consumer, None)
 
     def process_changed(self, now: float, link: Link) -> None:
-        """Its consumers take work again, or none."""
+        """Its consumers take work again, or none; what it has sent is given to anybody while it is here."""
         for consumer in link.consumers.values():
             if not consumer.stopping:
                 self.consumer_changed(now, consumer)
+        self._deliver_withheld(now)
+
+    def process_ended(self, now: float, link: Link, reason: str) -> None:
+        """Nobody knows any more who has sent what it has left."""
+        self._deliver_withheld(now)
+
+    def _deliver_withheld(self, now: float) -> None:
+        for consumer in list(self._unheard):
+            self._deliveries.deliver_waiting(now, consumer)
 
     # --- places ------------------------------------------------------------------------------
 

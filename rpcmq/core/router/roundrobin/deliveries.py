@@ -35,6 +35,8 @@ __all__ = ["Deliveries"]
 
 #: A message that waited for less (seconds) keeps its header, whose ttl is still accurate enough.
 _NO_TIME = 0.001
+#: Flags of messages that may start twice, or that no other router takes over.
+_SENT_ANYWAY = Flag.IDEMPOTENT | Flag.FANOUT | Flag.STREAM
 
 
 class Elsewhere(Protocol):
@@ -52,7 +54,7 @@ class Deliveries:
 
     __slots__ = (
         "_links", "_mailboxes", "_recovery", "_requests",
-        "elsewhere", "on_delivered", "on_forwarded_replaced", "on_protocol_error", "on_tickets", "tickets",
+        "elsewhere", "on_delivered", "on_forwarded_replaced", "on_protocol_error", "on_tickets", "tickets", "unheard",
     )  # fmt: skip
 
     def __init__(self, links: LinkTable, requests: RequestTable, recovery: Recovery, mailboxes: Mailboxes) -> None:
@@ -73,6 +75,8 @@ class Deliveries:
         #: Called with (now, consumer, number) where there are tickets and ``consumer`` is free: whether its credit has
         #: gone to one that is older than the request ``number``.
         self.on_tickets: Callable[[float, Consumer, float], bool] = _nobody_has_tickets
+        #: Consumers that no other router knows: of what waits they get nothing whose sender may be elsewhere.
+        self.unheard: Collection[Consumer] = ()
 
     def deliver(self, now: float, request: Request, consumer: Consumer, caster: Link | None = None) -> bool:
         """Give ``request`` to ``consumer``.
@@ -156,6 +160,7 @@ class Deliveries:
         consumer.topic.ready.place(consumer)
         requests = self._requests
         fed_bytes = 0
+        withheld: list[tuple[Queue[Request], Request]] | None = [] if consumer in self.unheard else None
         while consumer.ready:
             oldest: Queue[Request] | None = None
             least: float = inf
@@ -166,8 +171,11 @@ class Deliveries:
             if self.tickets and self.on_tickets(now, consumer, least):
                 continue
             if oldest is None:
-                return
+                break
             request = oldest.popleft()
+            if withheld is not None and self._may_be_elsewhere(request):
+                withheld.append((oldest, request))
+                continue
             if request.reply_to is None:
                 requests.deadlines.disarm(request)
             elif request.reply_to.state is LinkState.ENDED:
@@ -180,6 +188,15 @@ class Deliveries:
                     consumer.link.window_full()
             else:
                 self._not_accepted(now, request, consumer, oldest)
+        for queue, request in reversed(withheld or ()):
+            queue.requeue(request)
+
+    def _may_be_elsewhere(self, request: Request) -> bool:
+        """Whether another router may own ``request`` by now: its sender may have gone there, and asked again."""
+        if request.flags & _SENT_ANYWAY:
+            return False
+        link = self._links.by_origin(request.key[ORIGIN_OF_KEY])
+        return link is not None and link.follows_mesh and not link.is_responsive
 
     def _not_accepted(self, now: float, request: Request, consumer: Consumer, queue: Queue[Request]) -> None:
         text = f"{consumer.link.identity} does not accept {format_name(request.message[FORMAT_AT])} payloads"

@@ -394,7 +394,7 @@ class Dispatch:
                 for delivery in consumer.in_flight.values():
                     assert delivery.consumer is consumer and delivery.request.queue is None
                     assert delivery.request.has_ended or any(delivery is each for each in delivery.request.deliveries())
-                assert not (consumer.ready and any(consumer.queues))
+                assert consumer in self.deliveries.unheard or not (consumer.ready and any(consumer.queues))
         assert calls == self.requests.calls_in_flight
         for topic in self._directory:
             topic.ready.check()
