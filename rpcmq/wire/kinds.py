@@ -70,6 +70,7 @@ class Kind(IntEnum):
     HERE = 0x69
     TAKEN = 0x6A
     KNOWS = 0x6B
+    PIECE = 0x6C
     FENCES = 0x6D
     RUNNER = 0x6F
 

@@ -73,7 +73,7 @@ def _domains(name: str, value: Any) -> tuple[str, ...]:
 class MeshIdentity(Body):
     """A router to another one, in HELLO and WELCOME."""
 
-    OPTIONAL = frozenset({"key", "domains", "logs"})
+    OPTIONAL = frozenset({"key", "domains", "logs", "pieces"})
 
     #: The name of the mesh.
     mesh: str = text(most=_MAX_NAME)
@@ -87,6 +87,8 @@ class MeshIdentity(Body):
     domains: tuple[str, ...] = member(_domains, ())
     #: Whether it has a dispatch log, and so is to be told where its requests ran.
     logs: bool = flag()
+    #: Whether it takes large payloads as PIECEs.
+    pieces: bool = flag()
 
 
 def _neighbours(name: str, value: Any) -> tuple[int, ...]:

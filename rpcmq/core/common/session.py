@@ -5,6 +5,9 @@ acknowledges by count now and then, and the sender keeps what is not acknowledge
 each side says how many it has received and the other sends the rest again, so a broken connection
 loses nothing and doubles nothing as long as both processes live.
 
+Between routers what is sent at once is bounded, and a large payload is *cut* into pieces, each a message of the
+session. So the other end hears and acknowledges something meanwhile, and a resumption goes on in the middle.
+
 What was sent and not acknowledged is bounded: beyond ``WINDOW_BYTES`` the rest waits in the outbox. A
 message that ends each connection that it is sent on (``MAX_FAILED_RESUMPTIONS``) is not sent again for ever.
 """
@@ -19,12 +22,14 @@ from typing import Final, TypeGuard
 from rpcmq.core.common.illegal_events import IllegalEvents
 from rpcmq.errors import ProtocolError
 from rpcmq.wire import KEY, KIND_AT, Detached, Kind, pack, size_of
+from rpcmq.wire.pieces import cut, is_to_cut
 
 __all__ = [
     "ACK_BYTES",
     "ACK_MESSAGES",
     "BATCH_BYTES",
     "BATCH_MESSAGES",
+    "CUT_WINDOW_BYTES",
     "MAX_FAILED_RESUMPTIONS",
     "WINDOW_BYTES",
     "Session",
@@ -39,6 +44,10 @@ BATCH_MESSAGES = 256
 BATCH_BYTES = 1 << 20
 #: Unacknowledged bytes above which nothing more is sent. A receiver acknowledges every ``ACK_BYTES``.
 WINDOW_BYTES = 16 << 20
+#: The same while a payload is sent in pieces: others that share the connection wait behind them.
+CUT_WINDOW_BYTES = 4 << 20
+#: So many messages without detached payloads fit into a batch of :data:`BATCH_BYTES` for sure.
+_FEW = 30
 #: Consecutive resumptions without progress after which the link ends.
 MAX_FAILED_RESUMPTIONS = 5
 
@@ -63,6 +72,7 @@ class Session:
         "_sent",
         "_sent_base",
         "_stuck_at",
+        "cuts",
         "dirty",
         "failed_resumptions",
         "first_messages",
@@ -75,6 +85,7 @@ class Session:
         "sent_bytes",
         "unacked_bytes",
         "unacknowledged",
+        "window_bytes",
         "written_bytes",
     )  # fmt: skip
 
@@ -83,6 +94,8 @@ class Session:
         #: Shared with the shell: the sessions that have something to send.
         self.dirty = dirty
         self.marked = False
+        #: Whether the other end takes large payloads in pieces.
+        self.cuts = False
         self._start()
 
     def _start(self) -> None:
@@ -103,6 +116,8 @@ class Session:
         self.unacknowledged = self.sent_bytes = 0
         #: Bytes of all messages that were sent in this session.
         self.written_bytes = 0
+        #: Unacknowledged bytes above which nothing more is sent at present.
+        self.window_bytes = WINDOW_BYTES
         #: Number of consecutive resumptions without progress, and the count acknowledged at the last one.
         self.failed_resumptions = 0
         self._stuck_at = -1
@@ -159,14 +174,17 @@ class Session:
     @property
     def may_send(self) -> bool:
         """Whether the outbox has messages and the window is open."""
-        return bool(self.outbox) and self.sent_bytes < WINDOW_BYTES
+        return bool(self.outbox) and self.sent_bytes < self.window_bytes
 
     def batch(self) -> list[bytes]:
         """The messages to send now as one batch; say :meth:`batch_was_sent` when they are gone."""
         outbox = self.outbox
+        if self.cuts:
+            self._cut_first()
         messages = outbox if len(outbox) <= BATCH_MESSAGES else outbox[:BATCH_MESSAGES]
         self.has_detached = Detached in map(type, messages)
-        if self.has_detached and len(messages) > 1:
+        is_large = self.cuts and len(messages) > _FEW and sum(map(len, messages)) > BATCH_BYTES
+        if is_large or (self.has_detached and len(messages) > 1):
             room = BATCH_BYTES
             for count, message in enumerate(messages):
                 room -= size_of(message)
@@ -175,6 +193,16 @@ class Session:
                     break
         self._batch_size = len(messages)
         return messages
+
+    def _cut_first(self) -> None:
+        """Cut the first message of the outbox, if it is large; the window is narrower while pieces are sent."""
+        outbox = self.outbox
+        first = outbox[0]
+        if is_to_cut(first):
+            outbox[:1] = cut(first)
+            self.window_bytes = CUT_WINDOW_BYTES
+        elif first[KIND_AT] != Kind.PIECE:
+            self.window_bytes = WINDOW_BYTES
 
     def batch_was_sent(self, size_bytes: int | None = None) -> None:
         """Record that the last :meth:`batch` was sent; it is retained until acknowledged.
@@ -198,7 +226,7 @@ class Session:
         self.sent_bytes += size_bytes
         self.written_bytes += size_bytes
         self._sent.append((sent, size_bytes))
-        if self.sent_bytes >= WINDOW_BYTES:
+        if self.sent_bytes >= self.window_bytes:
             self.window_full()
 
     def sending_was_interrupted(self) -> None:

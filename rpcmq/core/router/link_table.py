@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from rpcmq.core.common.illegal_events import IllegalEvent, IllegalEvents
-from rpcmq.core.common.session import WINDOW_BYTES, Session
+from rpcmq.core.common.session import Session
 from rpcmq.core.router.access_control import AccessControl, AllowAll
 from rpcmq.core.router.faults import reraise
 from rpcmq.core.router.link_states import TRANSITIONS, LinkState
@@ -222,7 +222,7 @@ class LinkTable:
         kind = message[KIND_AT]
         if kind == Kind.ACK or kind == Kind.HEARTBEAT:
             self.on_taken(now, link, link.acknowledged(sequence_of(message)))
-            if link.is_full and link.sent_bytes < WINDOW_BYTES // 2:
+            if link.is_full and link.sent_bytes < link.window_bytes // 2:
                 link.is_full = False
                 self.on_room(now, link)
             if kind == Kind.HEARTBEAT and link.queue_type == MESH_TYPE:

@@ -25,6 +25,7 @@ class Identity:
         key: its public key; empty without CURVE.
         domains: patterns of the topics that only its own consumers serve.
         logs: whether it has a dispatch log.
+        pieces: whether it takes large payloads in pieces.
     """
 
     mesh: str
@@ -35,6 +36,7 @@ class Identity:
     key: str = ""
     domains: tuple[str, ...] = ()
     logs: bool = False
+    pieces: bool = False
 
 
 class Neighbour:

@@ -25,6 +25,7 @@ from rpcmq.core.router.mesh.limited_links import LimitedLinks
 from rpcmq.core.router.mesh.members import Members
 from rpcmq.core.router.mesh.neighbours import Identity, Neighbour, Neighbours
 from rpcmq.core.router.mesh.part import MeshContext, MeshPart
+from rpcmq.core.router.mesh.pieces import Pieces
 from rpcmq.core.router.mesh.places import Places
 from rpcmq.core.router.mesh.relays import Relays
 from rpcmq.core.router.mesh.run_reports import RunReports
@@ -46,6 +47,7 @@ PARTS: tuple[Callable[[MeshContext], MeshPart], ...] = (
     LimitedLinks,
     MeshHandshake,
     Members,
+    Pieces,
     Relays,
     Interest,
     Forwarding,
@@ -72,6 +74,7 @@ class Mesh(NodeType):
             context.boot,
             domains=settings.mesh_domains,
             logs=context.sink is not None,
+            pieces=True,
         )
         self.targets = Targets(self.own, settings.mesh_dial == "all")
         self.neighbours = Neighbours()

@@ -153,7 +153,8 @@ class Peerings:
             name = f"{name}#{other.id}"
         node = self._context.node
         link = Link(self._links.dirty, name, MESH_TYPE, node.new_handle(), self._context.own.id)
-        link.handlers = self._context.handlers
+        link.handlers = self._context.handlers.copy()  # others while a payload comes in pieces
+        link.cuts = other.pieces
         link.token = node.new_token()
         link.accepts = _ALL_FORMATS
         return link
@@ -235,9 +236,12 @@ def as_body(identity: Identity) -> MeshIdentity:
         key=identity.key,
         domains=identity.domains,
         logs=identity.logs,
+        pieces=identity.pieces,
     )
 
 
 def as_identity(body: MeshIdentity) -> Identity:
     """Return the identity that another router has told."""
-    return Identity(body.mesh, body.name, body.id, body.incarnation, body.urls, body.key, body.domains, body.logs)
+    return Identity(
+        body.mesh, body.name, body.id, body.incarnation, body.urls, body.key, body.domains, body.logs, body.pieces
+    )

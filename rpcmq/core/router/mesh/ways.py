@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from rpcmq.core.router.model import Link
-from rpcmq.wire import Detached
+from rpcmq.wire import Detached, size_of
 from rpcmq.wire.relay import Leg, Ranges, pack_relay, ranges_of
 
 __all__ = ["Put", "RelayedConnection", "Sender", "Way"]
@@ -20,6 +20,8 @@ __all__ = ["Put", "RelayedConnection", "Sender", "Way"]
 Put = Callable[[bytes, Sequence[bytes]], bool]
 #: Links whose batches share a RELAY at most: together they have at most 4095 messages, and with it those of a batch.
 _MERGED_AT_ONCE = 15
+#: Bytes of a RELAY with detached payloads beyond which its links have one each: nothing else is heard meanwhile.
+_MERGED_BYTES = 2 << 20
 
 
 @dataclass(slots=True, eq=False)
@@ -105,6 +107,9 @@ class Way:
             places: dict[Any, int] = {}
             messages: list[bytes] = []
             ranges = [_enter(batch, places, messages) for batch in batches]
+            if any(sender.link.has_detached for sender in senders) and sum(map(size_of, messages)) > _MERGED_BYTES:
+                half = len(senders) // 2
+                return self._send_batches(senders[:half]) and self._send_batches(senders[half:])
             if len(messages) < sum(map(len, batches)):
                 return self._send_relay(senders, [ranges_of(each, len(messages)) for each in ranges], messages, True)
         for sender, batch in zip(senders, batches, strict=True):

@@ -173,6 +173,8 @@ def hear(net: MeshNetwork, name: str, got: list[int]) -> None:
         got.append(sequence_of(message))
 
     net.router_of(name).mesh.handlers[NUMBERED] = note
+    for each in net.router_of(name).mesh.neighbours:
+        each.link.handlers[NUMBERED] = note
 
 
 steps = st.lists(
