@@ -60,7 +60,7 @@ def _of_parts(router: Router) -> Iterator[str]:
         elif isinstance(part, Hosting):
             rooms = part._rooms
             tables: dict[str, Mapping[Any, Any]]
-            tables = {"refusing": part._refusing, "tickets": rooms._tickets, "rooms": rooms._rooms}
+            tables = {"refusing": part._refusing, "tickets": rooms._tickets, "rooms": rooms.kept}
             for name, table in tables.items():
                 if any(table.values()):
                     yield f"hosting: {name} {table}"

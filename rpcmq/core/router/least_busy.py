@@ -94,6 +94,8 @@ class LeastBusy(Generic[W]):
         if alone is not None:
             return alone if len(alone.in_flight) < alone.credit else None
         levels = self._levels
+        if not levels:
+            return None
         for level in range(self._lowest, len(levels)):
             if levels[level]:
                 self._lowest = level

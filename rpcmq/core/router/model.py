@@ -343,7 +343,7 @@ _NOBODY: LeastBusy[Consumer] = LeastBusy()
 class Destination:
     """A resolved address and method."""
 
-    __slots__ = ("_hosted", "groups", "method", "pick", "queue", "ready", "server", "statistics", "topic")
+    __slots__ = ("groups", "hosted", "method", "pick", "queue", "ready", "server", "statistics", "topic")
 
     def __init__(self, topic: Topic, server: Server | None, method: str, statistics: Statistics) -> None:
         self.topic = topic
@@ -357,14 +357,13 @@ class Destination:
         self.ready = _NOBODY if server else topic.ready
         #: Returns the consumer for the next message; None if none is ready.
         self.pick: Callable[[], Consumer | None] = server.pick if server else topic.ready.pick
-        self._hosted: Destination | None = None
+        #: The same for requests that another router owns, and counts; None before the first one.
+        self.hosted: Destination | None = None
 
-    @property
-    def hosted(self) -> Destination:
-        """The same for requests that another router owns, and counts."""
-        if self._hosted is None:
-            self._hosted = Destination(self.topic, self.server, self.method, Statistics("", ""))
-        return self._hosted
+    def host(self) -> Destination:
+        """Make :attr:`hosted`."""
+        hosted = self.hosted = Destination(self.topic, self.server, self.method, Statistics("", ""))
+        return hosted
 
     @property
     def remotes(self) -> Remotes[Delivery]:

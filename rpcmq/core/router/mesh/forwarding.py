@@ -23,7 +23,8 @@ from rpcmq.core.router.link_states import LinkState
 from rpcmq.core.router.mesh.neighbours import Neighbour
 from rpcmq.core.router.mesh.offered_work import OfferedWork
 from rpcmq.core.router.mesh.part import MeshContext, MeshPart
-from rpcmq.core.router.mesh.places import Place, Tag, address_of_place
+from rpcmq.core.router.mesh.places import Place, Tag
+from rpcmq.core.router.mesh.wants import want, want_more
 from rpcmq.core.router.model import Consumer, Delivery, Link, Request
 from rpcmq.core.router.remotes import Remote
 from rpcmq.core.router.request_states import DeliveryState
@@ -61,7 +62,8 @@ class Forwarding(MeshPart):
         self._context = context
         self._dispatch = dispatch = context.roundrobin.dispatch
         self._requests = dispatch.requests
-        self._take_reply = dispatch.reply
+        # Bound once: they are on the path of each call.
+        self._take_reply, self._deliveries = dispatch.reply, dispatch.deliveries
         self._work = context.offered
         dispatch.deliveries.elsewhere = self
         context.places.on_changed.append(self._place_changed)
@@ -120,7 +122,7 @@ class Forwarding(MeshPart):
             work.update(place)
         if not remote.consumers:
             if remote.room or remote.wanted:
-                self._want(place, remote, 0)  # else our turn would wait there for ever
+                want(place, remote, 0)  # else our turn would wait there for ever
         elif place.queue:
             self._feed(now, place, remote)
 
@@ -154,7 +156,7 @@ class Forwarding(MeshPart):
             if best is not None and self._offer(now, request, best):
                 return True
         for remote in remotes.values():
-            self._want_more(place, remote, 1)
+            want_more(place, remote, 1)
         return False
 
     def fan_out(self, request: Request) -> int:
@@ -178,7 +180,10 @@ class Forwarding(MeshPart):
         consumer = work.whole if request.is_call else work.holder(request)
         if key in consumer.in_flight:
             return False  # an earlier attempt of it is there still
-        self._dispatch.deliveries.deliver(now, request, consumer)
+        if request.received_at == now and not request.attempts:
+            self._deliveries.give(now, request, consumer, request.message)
+        else:
+            self._deliveries.deliver(now, request, consumer)
         if topic.group:
             outbox = link.outbox
             message = with_address(outbox[-1], topic.address._replace(server=topic.group).encode())
@@ -203,30 +208,7 @@ class Forwarding(MeshPart):
                     self._requests.deadlines.arm_cast(now, request)
                 queue.requeue(request)
                 return
-        self._want_more(place, remote)
-
-    def _want_more(self, place: Place, remote: Remote[Delivery], more: int = 0) -> None:
-        """Say how many requests wait for room at ``remote``, unless it knows, or may be offered any.
-
-        Args:
-            more: number of those that are not in the queue yet.
-        """
-        if remote.room is None:
-            return
-        waiting = len(place.queue) + more
-        if waiting:
-            if not remote.room and not remote.wanted:
-                self._want(place, remote, waiting)
-            return
-        if remote.room or remote.wanted:
-            self._want(place, remote, 0)  # room that is kept for us is of use to others
-        # Whether its consumers are still busy with others' requests will show.
-        remote.room = None
-
-    def _want(self, place: Place, remote: Remote[Delivery], count: int) -> None:
-        remote.wanted = count
-        address, tag = address_of_place(place)
-        remote.link.send(pack(Kind.WANT, count.to_bytes(4), address=address.encode(), consumer=tag))
+        want_more(place, remote)
 
     def _acknowledge(self, now: float, link: Link, busy: bytes) -> None:
         """Show the neighbour that its BUSY was read: it takes nothing for that address before."""

@@ -99,14 +99,24 @@ class Hosting(MeshPart):
                 self._send_back(link, Kind.BUSY, destination, key, form >> 8)
             return
         if flags & _FANOUT:
-            self._dispatch.casts.fan_out_here(now, link, message, destination.hosted)
+            self._dispatch.casts.fan_out_here(now, link, message, destination.hosted or destination.host())
             return
         if self._context.fenced and self._context.refuses(link, key, message[STAMP], destination.topic):
             return
-        consumer = self._free_consumer(link, destination)
-        if consumer is None:
-            self._send_back(link, Kind.BUSY, destination, key, form >> 8)
-            return
+        # As `_free_consumer` does, written out for most topics.
+        consumer, usage, requests = destination.ready.alone, link.usage, self._requests
+        if (
+            consumer is None
+            or len(consumer.in_flight) >= consumer.credit
+            or self._refusing
+            or self._rooms.kept
+            or requests.draining
+            or usage.size_bytes > self._settings.link_max_bytes
+        ):
+            consumer = self._free_consumer(link, destination)
+            if consumer is None:
+                self._send_back(link, Kind.BUSY, destination, key, form >> 8)
+                return
         if not consumer.accepts >> (form & 0xFF) & 1:
             self._refuse_format(link, destination, key, consumer, form & 0xFF)
             self._dispatch.deliveries.deliver_waiting(now, consumer)  # it was kept for this one
@@ -129,22 +139,24 @@ class Hosting(MeshPart):
             return
         request = Forwarded()
         request.owner, request.key, request.message = link, key, message
-        request.destination = destination.hosted
+        request.destination = destination.hosted or destination.host()
         request.is_call = is_call
         request.reply_to = request.queue = request.delivery = request.slot = request.outcome = None
         request.ttl, request.attempts, request.kept = ttl, form >> 8, False
-        requests = self._requests
         request.number = requests.last_number
         request.received_at = now
-        request.usage = usage = link.usage
-        request.charge = charge = (size_of(message) if flags & 1 else len(message)) + MESSAGE_OVERHEAD
+        request.usage = usage
+        request.charge = charge = (length if not flags & 1 else size_of(message)) + MESSAGE_OVERHEAD
         usage.size_bytes += charge
         if is_call:
             request.reply_to = link
             calls[key] = request
             requests.calls_in_flight += 1
-            requests.deadlines.arm_call(now, request)
-        self._dispatch.deliveries.deliver(now, request, consumer)
+            deadlines = requests.deadlines
+            known = now <= deadlines.slot_until and ttl == deadlines.slot_ttl
+            request.slot = slot = deadlines.slot if known else deadlines.slot_of(now, ttl)
+            slot[request] = request
+        self._dispatch.deliveries.give(now, request, consumer, message)
         if is_displaced:
             self._dispatch.deliveries.deliver_waiting(now, consumer)
 
@@ -187,7 +199,7 @@ class Hosting(MeshPart):
         """The consumer that takes a request of ``link`` now; None if there is none, or others have waited longer."""
         if self._requests.draining:
             return None
-        if self._refusing or self._rooms.are_any:
+        if self._refusing or self._rooms.kept:
             place: Place = destination.server or destination.topic
             if place in self._refusing.get(link, ()):
                 return None

@@ -31,14 +31,18 @@ _SWEPT = 10.0
 
 
 class Rooms:
-    """The turns of other routers, and the room that is kept for them."""
+    """The turns of other routers, and the room that is kept for them.
+
+    Attributes:
+        kept: the room that is kept for each router.
+    """
 
     def __init__(self, dispatch: Dispatch) -> None:
         self._requests = dispatch.requests
         self._deliveries = dispatch.deliveries
         #: The oldest first.
         self._tickets: dict[Place, dict[Link, Ticket]] = {}
-        self._rooms: dict[Link, dict[Place, deque[Room]]] = {}
+        self.kept: dict[Link, dict[Place, deque[Room]]] = {}
         #: Places for which an owner had room and did not use it, until it does.
         self._unused: dict[Link, dict[Place, None]] = {}
         #: Owners that get no room for a place for a moment: until when, and how much they want then.
@@ -50,15 +54,10 @@ class Rooms:
         dispatch.deliveries.tickets = self._tickets
         dispatch.deliveries.on_tickets = self._call_ticket
 
-    @property
-    def are_any(self) -> bool:
-        """Whether room is kept for anybody."""
-        return bool(self._rooms)
-
     def want(self, now: float, link: Link, place: Place, count: int) -> None:
         """So many requests for ``place`` wait at ``link``; room that is kept for it is given back."""
         self._withdraw_ticket(link, place)
-        kept = self._rooms.get(link, {}).get(place)
+        kept = self.kept.get(link, {}).get(place)
         if kept and (count or now - kept[0].since > _HELD):
             self._note_unused(link, place)
         self._take_back_room(now, link, place)
@@ -77,7 +76,7 @@ class Rooms:
 
     def take(self, link: Link, place: Place) -> Consumer | None:
         """Take room that is kept for ``link``; None if there is none."""
-        rooms = self._rooms.get(link)
+        rooms = self.kept.get(link)
         kept = rooms.get(place) if rooms else None
         while kept:
             consumer = kept.popleft().consumer
@@ -98,9 +97,9 @@ class Rooms:
         # First, or what is taken back would be kept for it again.
         for place in list(self._tickets):
             self._withdraw_ticket(link, place)
-        for place in list(self._rooms.get(link, ())):
+        for place in list(self.kept.get(link, ())):
             self._take_back_room(now, link, place)
-        self._rooms.pop(link, None)
+        self.kept.pop(link, None)
         self._unused.pop(link, None)
         for resting in [each for each in self._resting if each[0] is link]:
             del self._resting[resting]
@@ -118,7 +117,7 @@ class Rooms:
 
     def _may_have_room(self, ticket: Ticket, place: Place) -> bool:
         owner = ticket.owner
-        kept = len(self._rooms.get(owner, {}).get(place, ()))
+        kept = len(self.kept.get(owner, {}).get(place, ()))
         return owner.is_responsive and kept < (1 if place in self._unused.get(owner, ()) else _MOST_ROOM)
 
     def _withdraw_ticket(self, link: Link, place: Place) -> None:
@@ -157,7 +156,7 @@ class Rooms:
         self._requests.turns.spent += count
         consumer.reserve(count)
         consumer.topic.ready.move(consumer)
-        kept = self._rooms.setdefault(ticket.owner, {}).setdefault(place, deque())
+        kept = self.kept.setdefault(ticket.owner, {}).setdefault(place, deque())
         kept.extend(Room(consumer, now) for _ in range(count))
         self._next_look = min(self._next_look, now + _KEPT) if self._next_look else now + _KEPT
         address, tag = address_of_place(place)
@@ -165,7 +164,7 @@ class Rooms:
         ticket.count -= count
 
     def _take_back_room(self, now: float, link: Link, place: Place) -> None:
-        for room in self._rooms.get(link, {}).pop(place, ()):
+        for room in self.kept.get(link, {}).pop(place, ()):
             self._release(room.consumer)
             self._deliveries.deliver_waiting(now, room.consumer)
 
@@ -190,7 +189,7 @@ class Rooms:
         to_serve, self._to_serve = self._to_serve, {}
         for place in to_serve:
             self._serve(now, place)
-        for owner, rooms in list(self._rooms.items()):
+        for owner, rooms in list(self.kept.items()):
             for place, kept in list(rooms.items()):
                 late: list[Consumer] = []
                 while kept and kept[0].since + _KEPT <= now:

@@ -78,10 +78,9 @@ class Casts:
         consumer = destination.ready.alone
         if consumer is None or len(consumer.in_flight) >= consumer.credit:
             consumer = destination.pick()
-        if consumer is not None and consumer.accepts >> form & 1:
-            if not deliveries.deliver(now, request, consumer, link):
-                return
-        elif not deliveries.route(now, request, link):
+        if consumer is not None and consumer.accepts >> form & 1 and request.key not in consumer.in_flight:
+            deliveries.give(now, request, consumer, request.message)
+        elif not deliveries.route(now, request, consumer, link):
             return
         destination.statistics.casts += 1
         if groups:

@@ -87,45 +87,62 @@ class Deliveries:
         Returns:
             Whether ``consumer`` got it; if not it has a message with that key already, and ``request`` has ended.
         """
-        key, in_flight = request.key, consumer.in_flight
-        if key in in_flight and not self._replaces(now, request, in_flight[key].request):
-            self.end_repeated(now, request, in_flight[key].request, caster)
+        former = consumer.in_flight.get(request.key)
+        if former is not None and not self._replaces(now, request, former.request):
+            self.end_repeated(now, request, former.request, caster)
             return False
-        delivery = Delivery()
-        delivery.request = request
-        delivery.consumer = consumer
-        delivery.attempt = attempt = request.attempts
-        delivery.dispatched_at = now
-        delivery.earlier = request.delivery
-        request.delivery = in_flight[key] = delivery
-        if consumer.level != ALONE:
-            consumer.topic.ready.move(consumer)
-        message = request.message
+        message, attempt = request.message, request.attempts
         waited = now - request.received_at
         if attempt or waited >= _NO_TIME:
             ttl = request.ttl
             if ttl != NO_TTL:
                 ttl = max(0, ttl - int(waited * 1000))
             message = for_next_attempt(message, attempt, consumer.tag, ttl)
-        elif consumer.tag:
-            message = for_consumer(message, consumer.tag)
+        self.give(now, request, consumer, message)
+        return True
+
+    def give(self, now: float, request: Request, consumer: Consumer, message: bytes) -> None:
+        """Do as :meth:`deliver` with a request that has not waited, and whose key ``consumer`` has no message of.
+
+        Args:
+            message: that of the request, as it is to be sent, but for the tag of ``consumer``.
+        """
+        delivery = Delivery()
+        delivery.request = request
+        delivery.consumer = consumer
+        delivery.attempt = request.attempts
+        delivery.dispatched_at = now
+        delivery.earlier = request.delivery
+        request.delivery = consumer.in_flight[request.key] = delivery
+        if consumer.level != ALONE:
+            consumer.topic.ready.move(consumer)
         link = consumer.link
-        link.outbox.append(message)
+        link.outbox.append(for_consumer(message, consumer.tag) if consumer.tag else message)
         if not link.marked:
             link.mark()
         if self.on_delivered is not None:
             self.on_delivered(delivery)
-        return True
 
-    def route(self, now: float, request: Request, caster: Link | None = None, is_older: bool = False) -> bool:
+    def route(
+        self,
+        now: float,
+        request: Request,
+        free: Consumer | None = None,
+        caster: Link | None = None,
+        is_older: bool = False,
+    ) -> bool:
         """Not straight to a consumer: ``request`` waits, goes to one that accepts its format, or is refused.
 
         Args:
+            free: the consumer that would be next, which may not accept the format, or has the key already.
+            caster: as for :meth:`deliver`.
             is_older: it came before whatever waits.
 
         Returns:
             Whether it was taken; if not it has ended.
         """
+        if free is not None and free.accepts >> request.message[FORMAT_AT] & 1:
+            return self.deliver(now, request, free, caster)
         destination = request.destination
         remotes = (destination.server or destination.topic).remotes
         if remotes and self.elsewhere.take(now, request, is_older):
@@ -217,7 +234,8 @@ class Deliveries:
                 self._requests.journal.note(now, request.key, "delivered again", other.link.identity)
                 self.deliver(now, request, other)
             else:
-                self.route(now, request, self._links.by_origin(request.key[ORIGIN_OF_KEY]), is_older=True)
+                caster = self._links.by_origin(request.key[ORIGIN_OF_KEY])
+                self.route(now, request, caster=caster, is_older=True)
         for request in reversed(waiting):
             queue = request.destination.queue
             self._requests.journal.note(now, request.key, "waits again")

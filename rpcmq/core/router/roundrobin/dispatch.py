@@ -175,10 +175,9 @@ class Dispatch:
         consumer = destination.ready.alone
         if consumer is None or len(consumer.in_flight) >= consumer.credit:
             consumer = destination.pick()
-        if consumer is not None and consumer.accepts >> form & 1:
-            if not self.deliveries.deliver(now, request, consumer):
-                return
-        elif not self.deliveries.route(now, request):
+        if consumer is not None and consumer.accepts >> form & 1 and key not in consumer.in_flight:
+            self.deliveries.give(now, request, consumer, message)
+        elif not self.deliveries.route(now, request, consumer):
             return
         if groups:
             self.casts.copy_to_groups(now, request, groups.values())

@@ -333,7 +333,7 @@ def test_room_is_bounded_and_costs_turns(net: MeshNetwork) -> None:
     net.router_of("a").turns.spent = 0
     flood(net, want((1 << 32) - 1))
     hosting = next(part for part in net.router_of("a").mesh.parts if isinstance(part, Hosting))
-    (kept,) = hosting._rooms._rooms[neighbour_of(net, "a", "b")].values()
+    (kept,) = hosting._rooms.kept[neighbour_of(net, "a", "b")].values()
     assert len(kept) == 4096
 
 
@@ -344,7 +344,7 @@ def test_nobody_that_does_not_answer_gets_room(net: MeshNetwork) -> None:
     net.cut("a", "b")
     net.advance(4.0)
     hosting = next(part for part in net.router_of("a").mesh.parts if isinstance(part, Hosting))
-    assert not any(hosting._rooms._rooms.get(neighbour_of(net, "a", "b"), {}).values())
+    assert not any(hosting._rooms.kept.get(neighbour_of(net, "a", "b"), {}).values())
 
 
 def test_room_that_was_not_wanted_is_not_used(net: MeshNetwork) -> None:
