@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from textwrap import dedent
 from types import SimpleNamespace
@@ -17,6 +18,8 @@ from rpcmq import Client
 from tests.server.daemons import COMMAND, SECONDS, environment, eventually, run
 
 pytestmark = pytest.mark.integration
+
+Invoke = Callable[..., SimpleNamespace]
 
 
 def children(pid: int) -> list[int]:
@@ -44,8 +47,8 @@ def test_bench_with_a_router_of_its_own() -> None:
         assert 0 < latency["p50"] <= latency["p90"] <= latency["p99"] <= latency["max"]
 
 
-def test_bench_with_several_routers_is_refused() -> None:
-    ended = run("bench", "--router", "tcp://127.0.0.1:1,tcp://127.0.0.1:2")
+def test_bench_with_several_routers_is_refused(invoke: Invoke) -> None:
+    ended = invoke("bench", "--router", "tcp://127.0.0.1:1,tcp://127.0.0.1:2")
     assert ended.returncode == 2 and "the bench measures one router, and 2 are given: name one" in ended.stderr
 
 
@@ -132,6 +135,6 @@ def test_bench_to_its_end_leaves_nothing_in_the_router(system: SimpleNamespace) 
         assert bench_rows(client, "topics") == []
 
 
-def test_wrong_widths_are_code_2() -> None:
+def test_wrong_widths_are_code_2(invoke: Invoke) -> None:
     for widths in ("0", "1,x", ""):
-        assert run("bench", "--concurrency", widths).returncode == 2
+        assert invoke("bench", "--concurrency", widths).returncode == 2

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
+from types import SimpleNamespace
 from urllib.request import urlopen
 
 import pytest
@@ -14,8 +16,10 @@ from tests.server.daemons import environment, eventually, router, run
 
 pytestmark = pytest.mark.integration
 
+Invoke = Callable[..., SimpleNamespace]
 
-def test_casts_to_a_misspelt_topic_are_found_with_every_tool() -> None:
+
+def test_casts_to_a_misspelt_topic_are_found_with_every_tool(invoke: Invoke) -> None:
     with router("--http", "127.0.0.1:0", "--mailbox-unclaimed-seconds", "0.2") as daemon:
         env = {"RPCMQ_ROUTER": daemon.url}
         with Client(daemon.url, identity="api") as client:
@@ -32,10 +36,10 @@ def test_casts_to_a_misspelt_topic_are_found_with_every_tool() -> None:
         assert shown.returncode == 0
         [row] = [line.split() for line in shown.stdout.splitlines() if line.startswith("compte")]
         assert row[:5] == ["compte", "resize", "cast", "aged", "out"] and row[5] == "30" and row[7] == "api"
-        answer = json.loads(run("ls", "--dropped", "--json", env=env).stdout)
+        answer = json.loads(invoke("ls", "--dropped", "--json", env=env).stdout)
         assert answer["totals"] == {"cast": {"aged out": 30}} and answer["dropped"][0]["count"] == 30
-        assert "dropped: 30 casts aged out; rpcmq ls --dropped says where" in run("ls", env=env).stdout
-        stats = run("ls", "--view", "stats", env=env)
+        assert "dropped: 30 casts aged out; rpcmq ls --dropped says where" in invoke("ls", env=env).stdout
+        stats = invoke("ls", "--view", "stats", env=env)
         assert (stats.returncode, stats.stderr) == (0, "") and "outcomes: no_consumer" in stats.stdout
 
         for page in ("varz", "stats", "dropped"):
@@ -50,11 +54,11 @@ def test_casts_to_a_misspelt_topic_are_found_with_every_tool() -> None:
         assert 'rpcmq_ended_total{outcome="no_consumer"} 30\n' in metrics
 
 
-def test_nothing_dropped_is_said_as_such() -> None:
+def test_nothing_dropped_is_said_as_such(invoke: Invoke) -> None:
     with router() as daemon:
-        ended = run("ls", "--dropped", env={"RPCMQ_ROUTER": daemon.url})
+        ended = invoke("ls", "--dropped", env={"RPCMQ_ROUTER": daemon.url})
         assert ended.returncode == 0 and "nothing was dropped" in ended.stdout
-        assert run("ls", "--dropped", "--stuck", env={"RPCMQ_ROUTER": daemon.url}).returncode == 2
+        assert invoke("ls", "--dropped", "--stuck", env={"RPCMQ_ROUTER": daemon.url}).returncode == 2
 
 
 def test_a_sender_logs_what_it_let_go_and_what_it_lost() -> None:

@@ -18,6 +18,8 @@ from tests.server.daemons import COMMAND, SECONDS, environment, eventually, run
 
 pytestmark = pytest.mark.integration
 
+Invoke = Callable[..., SimpleNamespace]
+
 
 @contextmanager
 def subscribed(
@@ -44,17 +46,17 @@ def rows(client: Client) -> list[dict[str, Any]]:
     return found
 
 
-def test_what_is_published_is_printed(system: SimpleNamespace) -> None:
+def test_what_is_published_is_printed(invoke: Invoke, system: SimpleNamespace) -> None:
     with subscribed(system, "disk.#", "cpu.*", "--count", "3") as sub:
         ended = run("publish", "disk.node-3.sda", '{"free": 3}', env=system.env)
         assert (ended.returncode, ended.stdout, ended.stderr) == (0, "sent 1 event to 1 subscriber\n", "")
-        assert run("publish", "cpu.node-3.load", "5", env=system.env).stdout == (
+        assert invoke("publish", "cpu.node-3.load", "5", env=system.env).stdout == (
             "sent 1 event to nobody: no pattern matches 'cpu.node-3.load'\n"
         )
-        assert run("publish", "cpu.node-3", "hot", "--json", env=system.env).stdout == (
+        assert invoke("publish", "cpu.node-3", "hot", "--json", env=system.env).stdout == (
             '{"events": 1, "confirmed": true, "subscribers": 1}\n'
         )
-        assert run("publish", "disk", "5", "--no-confirm", env=system.env).stdout == ""
+        assert invoke("publish", "disk", "5", "--no-confirm", env=system.env).stdout == ""
         output, errors = sub.communicate(timeout=SECONDS)
     assert (sub.returncode, errors) == (0, "")
     assert output == 'disk.node-3.sda {"free": 3}\ncpu.node-3 "hot"\ndisk 5\n'
@@ -96,12 +98,12 @@ def test_a_notification_is_matched_with_its_priority_before_its_type(system: Sim
         assert (printed["topic"], printed["payload"]["payload"]) == ("notifications.info.compute.x", {"id": 1})
 
 
-def test_a_reader_that_goes_ends_it(system: SimpleNamespace) -> None:
+def test_a_reader_that_goes_ends_it(invoke: Invoke, system: SimpleNamespace) -> None:
     reader, writer = os.pipe()
     with subscribed(system, "pipe", stdout=writer) as sub:
         os.close(writer)
         os.close(reader)
-        run("publish", "pipe", "1", env=system.env)
+        invoke("publish", "pipe", "1", env=system.env)
         _, errors = sub.communicate(timeout=SECONDS)
     assert (sub.returncode, errors) == (141, "")
 
@@ -114,9 +116,9 @@ def test_ctrl_c_ends_it_without_a_word(system: SimpleNamespace, arguments: tuple
     assert (sub.returncode, output, errors.strip()) == (130, "", "")
 
 
-def test_what_a_terminal_would_obey_is_escaped(system: SimpleNamespace) -> None:
+def test_what_a_terminal_would_obey_is_escaped(invoke: Invoke, system: SimpleNamespace) -> None:
     with subscribed(system, "escape.#", "--count", "1") as sub:
-        run("publish", "escape.x", '"\\u001b[31m"', env=system.env)
+        invoke("publish", "escape.x", '"\\u001b[31m"', env=system.env)
         output, _ = sub.communicate(timeout=SECONDS)
     assert output == 'escape.x "\\u001b[31m"\n'
 

@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -17,14 +18,18 @@ from tests.server.daemons import run, started
 
 pytestmark = pytest.mark.integration
 
+Invoke = Callable[..., SimpleNamespace]
 
-def test_a_module_of_the_current_directory_is_served_until_sigterm(system: SimpleNamespace, tmp_path: Path) -> None:
+
+def test_a_module_of_the_current_directory_is_served_until_sigterm(
+    invoke: Invoke, system: SimpleNamespace, tmp_path: Path
+) -> None:
     (tmp_path / "greeter.py").write_text("def greet(ctx, name):\n    return f'hello {name}'\n")
     serve = ("serve", "greeter", "--topic", "greetings", "--host", "here", "--concurrency", "3")
     with started(*serve, env=system.env, cwd=tmp_path) as service:
         record = service.wait_for("serving", topic="greetings.here", router=system.url)
-        assert run("call", "greetings", "greet", "name=you", env=system.env).stdout == '"hello you"\n'
-        view = run("ls", "--view", "topics", env=system.env).stdout
+        assert invoke("call", "greetings", "greet", "name=you", env=system.env).stdout == '"hello you"\n'
+        view = invoke("ls", "--view", "topics", env=system.env).stdout
         [row] = [line.split() for line in view.splitlines() if record["identity"] in line]
         assert row[3] == "3"
         service.signal(signal.SIGTERM)
@@ -32,37 +37,43 @@ def test_a_module_of_the_current_directory_is_served_until_sigterm(system: Simpl
     assert service.records[-1]["event"] == "stopped"
 
 
-def test_requests_run_in_threads_where_the_environment_asks_for_them(system: SimpleNamespace, tmp_path: Path) -> None:
+def test_requests_run_in_threads_where_the_environment_asks_for_them(
+    invoke: Invoke, system: SimpleNamespace, tmp_path: Path
+) -> None:
     (tmp_path / "where.py").write_text(
         "import threading\n\n\ndef name(ctx):\n    return threading.current_thread().name\n"
     )
     serve = ("serve", "where", "--topic", "where", "--host", "here")
     with started(*serve, env={**system.env, "RPCMQ_SHELL": "threads"}, cwd=tmp_path) as service:
         identity = service.wait_for("serving", topic="where.here")["identity"]
-        assert run("call", "where", "name", env=system.env).stdout == '"rpcmq worker"\n'
-        view = run("ls", "--view", "topics", env=system.env).stdout
+        assert invoke("call", "where", "name", env=system.env).stdout == '"rpcmq worker"\n'
+        view = invoke("ls", "--view", "topics", env=system.env).stdout
         [row] = [line.split() for line in view.splitlines() if identity in line]
         assert row[3] == "16"
         service.signal(signal.SIGTERM)
         assert service.exit_code() == 0
 
 
-def test_a_module_is_served_at_all_routers_that_are_given(system: SimpleNamespace, tmp_path: Path) -> None:
+def test_a_module_is_served_at_all_routers_that_are_given(
+    invoke: Invoke, system: SimpleNamespace, tmp_path: Path
+) -> None:
     (tmp_path / "greeter.py").write_text("def greet(ctx, name):\n    return f'hello {name}'\n")
     with RouterProcess() as other:
         serve = ("serve", "greeter", "--topic", "greetings", "--host", "here", "--router", f"{system.url},{other.url}")
         with started(*serve, env=system.env, cwd=tmp_path) as service:
             record = service.wait_for("serving", router=f"{system.url}, {other.url}")
             for url in (system.url, other.url):
-                asked = run("call", "greetings", "greet", "name=you", "--router", url, env=system.env)
+                asked = invoke("call", "greetings", "greet", "name=you", "--router", url, env=system.env)
                 assert asked.stdout == '"hello you"\n'
-                view = run("ls", "--router", url, env=system.env).stdout
+                view = invoke("ls", "--router", url, env=system.env).stdout
                 assert any(record["identity"] in line and "(consumer)" in line for line in view.splitlines()), view
             service.signal(signal.SIGTERM)
             assert service.exit_code() == 0
 
 
-def test_methods_call_others_over_the_connection_of_the_service(system: SimpleNamespace, tmp_path: Path) -> None:
+def test_methods_call_others_over_the_connection_of_the_service(
+    invoke: Invoke, system: SimpleNamespace, tmp_path: Path
+) -> None:
     text = (
         "import rpcmq\n"
         "def inner(ctx): return rpcmq.rpc.client().identity\n"
@@ -73,23 +84,23 @@ def test_methods_call_others_over_the_connection_of_the_service(system: SimpleNa
     elsewhere = system.env | {"RPCMQ_ROUTER": f"ipc://{tmp_path}/nobody", "RPCMQ_TIMEOUT": "77"}
     with started("serve", "chain", "--topic", "chain", "--router", system.url, env=elsewhere, cwd=tmp_path) as service:
         record = service.wait_for("serving")
-        ended = run("call", "chain", "outer", "--timeout", "20", env=system.env)
+        ended = invoke("call", "chain", "outer", "--timeout", "20", env=system.env)
         assert (ended.stdout, ended.stderr) == (f'"{record["identity"]}"\n', "")
-        assert run("call", "chain", "seconds", env=system.env).stdout == "77.0\n"
+        assert invoke("call", "chain", "seconds", env=system.env).stdout == "77.0\n"
 
 
-def test_what_a_module_imports_is_not_served(system: SimpleNamespace, tmp_path: Path) -> None:
+def test_what_a_module_imports_is_not_served(invoke: Invoke, system: SimpleNamespace, tmp_path: Path) -> None:
     text = "from os import listdir\nfrom sys import exit\ndef items(ctx):\n    return iter([1, 2])\n"
     (tmp_path / "importer.py").write_text(text)
     with started("serve", "importer", "--topic", "imported", env=system.env, cwd=tmp_path) as service:
         service.wait_for("serving")
-        described = run("describe", "imported", env=system.env).stdout
+        described = invoke("describe", "imported", env=system.env).stdout
         assert "items(ctx)" in described and "listdir" not in described and "exit" not in described
         for method in ("listdir", "exit"):
-            ended = run("call", "imported", method, env=system.env)
+            ended = invoke("call", "imported", method, env=system.env)
             assert ended.returncode == 9 and f"has no public method {method!r}" in ended.stderr
-        assert run("call", "imported", "items", "--multi", env=system.env).stdout == "1\n2\n"
-        ended = run("call", "imported", "items", env=system.env)
+        assert invoke("call", "imported", "items", "--multi", env=system.env).stdout == "1\n2\n"
+        ended = invoke("call", "imported", "items", env=system.env)
         assert ended.returncode == 6 and "ask for it with multicall (rpcmq call --multi)" in ended.stderr
 
 
@@ -109,18 +120,18 @@ def test_what_could_not_be_run_is_refused_at_start(
 
 
 @pytest.mark.parametrize("path", ["tests.cli.endpoints:instance", "tests.cli.endpoints:Compute"])
-def test_an_instance_or_a_class_is_served(system: SimpleNamespace, path: str) -> None:
+def test_an_instance_or_a_class_is_served(invoke: Invoke, system: SimpleNamespace, path: str) -> None:
     with started("serve", path, "--topic", "objects", env=system.env) as service:
         service.wait_for("serving")
-        assert run("call", "objects", "add", "a=1", env=system.env).stdout == "3\n"
+        assert invoke("call", "objects", "add", "a=1", env=system.env).stdout == "3\n"
         service.signal(signal.SIGINT)
         assert service.exit_code() == 0
 
 
-def test_a_failing_cast_is_logged(system: SimpleNamespace) -> None:
+def test_a_failing_cast_is_logged(invoke: Invoke, system: SimpleNamespace) -> None:
     with started("serve", "tests.cli.endpoints:instance", "--topic", "failing", env=system.env) as service:
         service.wait_for("serving")
-        assert run("cast", "failing", "fail", "text=broken", env=system.env).returncode == 0
+        assert invoke("cast", "failing", "fail", "text=broken", env=system.env).returncode == 0
         record = service.wait_for("cast failed", level="error")
         assert record["topic"] == f"failing.{socket.gethostname()}" and record["method"] == "fail"
         assert "ValueError: broken" in record["exception"]
@@ -139,12 +150,14 @@ def test_what_cannot_be_served_is_code_2(system: SimpleNamespace, path: str, com
     assert ended.returncode == 2 and complaint in ended.stderr and "Traceback" not in ended.stderr
 
 
-def test_a_handler_that_exits_does_not_end_the_service_and_a_signal_does(system: SimpleNamespace) -> None:
+def test_a_handler_that_exits_does_not_end_the_service_and_a_signal_does(
+    invoke: Invoke, system: SimpleNamespace
+) -> None:
     with started("serve", "tests.cli.endpoints:instance", "--topic", "exits", env=system.env) as service:
         service.wait_for("serving")
         beside = gevent.spawn(run, "call", "exits", "sleep", "seconds=1", env=system.env)
         for name in ("SystemExit", "KeyboardInterrupt"):
-            ended = run("call", "exits", "end", f"name={name}", env=system.env)
+            ended = invoke("call", "exits", "end", f"name={name}", env=system.env)
             assert ended.returncode != 0 and f"{name}: asked to" in ended.stderr
         assert beside.get(timeout=30).stdout == "1\n"
         service.signal(signal.SIGINT)
@@ -169,10 +182,12 @@ with rpcmq.Service("interrupted", Endpoint()):
 """
 
 
-def test_ctrl_c_ends_the_program_though_a_handler_is_what_it_interrupts(system: SimpleNamespace) -> None:
+def test_ctrl_c_ends_the_program_though_a_handler_is_what_it_interrupts(
+    invoke: Invoke, system: SimpleNamespace
+) -> None:
     with Program([sys.executable, "-c", SERVING], system.env, name="serving") as program:
         program.expect("serving")
-        assert run("cast", "interrupted", "compute", env=system.env).returncode == 0
+        assert invoke("cast", "interrupted", "compute", env=system.env).returncode == 0
         program.expect("computing")
         os.kill(program.pid, signal.SIGINT)
         assert program.wait(30) != 0

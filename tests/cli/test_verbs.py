@@ -182,8 +182,8 @@ def test_what_a_terminal_would_obey_is_printed_escaped(invoke: Invoke, system: S
         ["bench"],
     ],
 )
-def test_an_absent_router_is_one_line_and_code_3(arguments: list[str]) -> None:
-    ended = run(*arguments, "--timeout", "0.5", env={"RPCMQ_ROUTER": "tcp://127.0.0.1:1"})
+def test_an_absent_router_is_one_line_and_code_3(invoke: Invoke, arguments: list[str]) -> None:
+    ended = invoke(*arguments, "--timeout", "0.5", env={"RPCMQ_ROUTER": "tcp://127.0.0.1:1"})
     assert ended.returncode == 3 and ended.stdout == ""
     [line] = ended.stderr.splitlines()
     assert line.startswith("rpcmq: router tcp://127.0.0.1:1 not reachable within ")
@@ -275,26 +275,26 @@ class _Notes:
         self.got.append(x)
 
 
-def test_casts_and_fanouts_arrive(system: SimpleNamespace) -> None:
+def test_casts_and_fanouts_arrive(invoke: Invoke, system: SimpleNamespace) -> None:
     one, two = _Notes(), _Notes()
     with (
         Service("notes", one, host="a", router=system.url),
         Service("notes", two, host="b", router=system.url),
     ):
-        ended = run("cast", "notes.a", "note", "x=1", env=system.env)
-        assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
-        ended = run("cast", "notes.a", "note", "x=2", "--json", env=system.env)
+        process = run("cast", "notes.a", "note", "x=1", env=system.env)
+        assert (process.returncode, process.stdout, process.stderr) == (0, "", "")
+        ended = invoke("cast", "notes.a", "note", "x=2", "--json", env=system.env)
         assert ended.stdout == '{"confirmed": true}\n'
-        ended = run("cast", "notes.a", "note", "x=3", "--no-confirm", "--json", env=system.env)
+        ended = invoke("cast", "notes.a", "note", "x=3", "--no-confirm", "--json", env=system.env)
         assert ended.stdout == '{"confirmed": false}\n'
-        ended = run("fanout", "notes", "note", "x=4", env=system.env)
+        ended = invoke("fanout", "notes", "note", "x=4", env=system.env)
         assert (ended.returncode, ended.stdout) == (0, "sent to 2 consumers\n")
-        ended = run("fanout", "notes", "note", "x=5", "--json", env=system.env)
+        ended = invoke("fanout", "notes", "note", "x=5", "--json", env=system.env)
         assert ended.stdout == '{"confirmed": true, "consumers": 2}\n'
-        ended = run("fanout", "notes", "note", "x=6", "--no-confirm", env=system.env)
+        ended = invoke("fanout", "notes", "note", "x=6", "--no-confirm", env=system.env)
         assert (ended.returncode, ended.stdout) == (0, "")
         eventually(lambda: (one.got, two.got) == ([1, 2, 3, 4, 5, 6], [4, 5, 6]))
-    ended = run("cast", "nobody", "note", "--mandatory", env=system.env)
+    ended = invoke("cast", "nobody", "note", "--mandatory", env=system.env)
     assert (ended.returncode, ended.stderr) == (5, "rpcmq: no consumer on 'nobody' (never seen)\n")
-    ended = run("cast", "nobody", "note", "--mandatory", "--no-confirm", env=system.env)
+    ended = invoke("cast", "nobody", "note", "--mandatory", "--no-confirm", env=system.env)
     assert ended.returncode == 2
