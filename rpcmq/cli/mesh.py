@@ -93,7 +93,8 @@ def _missing(answers: Answers) -> Iterator[dict[str, str]]:
             other = row["name"] or ", ".join(row["urls"])
             pair = frozenset((name, other))
             if pair not in found or not found[pair]["text"]:
-                found[pair] = {"router": name, "other": other, "text": row["why"] or row["state"]}
+                text = row["why"] or row["state"]
+                found[pair] = {"router": name, "other": other, "text": text.removeprefix(f"{other}: ")}
     yield from found.values()
 
 
@@ -198,7 +199,7 @@ def join_command(state: State, url: str, server_key: str, timeout: float) -> int
         client.join_mesh(url, server_key, timeout)
         while True:
             view = mesh_view(client, max(0.1, deadline - monotonic()))
-            linked = [row["name"] for row in view["routers"] if row["state"] == LINKED]
+            linked = sorted(row["name"] for row in view["routers"] if row["state"] == LINKED)
             problem = next((row["text"] for row in view["problems"] if row["subject"] == url), "")
             if url in view["peers"] or monotonic() >= deadline:
                 break
@@ -221,11 +222,12 @@ def join_command(state: State, url: str, server_key: str, timeout: float) -> int
 @connects
 @click.pass_obj
 def forget_command(state: State, url: str, timeout: float) -> None:
-    """Have the router (--router) dial URL no more: one that was mistyped at `rpcmq mesh join`, say.
+    """Have the router (--router) dial URL no more: it was mistyped, or the router there is gone for good.
 
-    URL is written as it was given there, or in mesh.peers: then the router dials it again when it is started
-    again. A link that has come of it stays, and routers that others tell of are dialled as ever. With keys this
-    needs the right "admin" on "control.mesh.forget".
+    URL is written as it was given to `rpcmq mesh join`, or in mesh.peers: then the router dials it again when it is
+    started again. Or it is that of a router of which nothing was heard for 90 s. A link that has come of it stays,
+    and routers that others tell of are dialled as ever. With keys this needs the right "admin" on
+    "control.mesh.forget".
     """
     with make_client(state, timeout) as client:
         client.forget_peer(url, timeout)

@@ -147,6 +147,7 @@ class RouterVerbs(BaseClient):
     def forget_peer(self, url: str, timeout: float | None = None) -> None:
         """Have the router dial ``url`` no more, which ``join_mesh`` or its settings have named.
 
+        It may also be that of a router of which nothing was heard for 90 s, and which is dialled rarely since then.
         A link that has come of it stays, and a router that others tell of is dialled as ever.
 
         Args:

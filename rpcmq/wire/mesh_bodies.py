@@ -103,12 +103,16 @@ def _neighbours(name: str, value: Any) -> tuple[int, ...]:
 class MemberBody(MeshIdentity):
     """A router as it tells all others of itself, in MEMBERS."""
 
+    OPTIONAL = MeshIdentity.OPTIONAL | {"age"}
+
     #: Counts what it has told in this incarnation.
     sequence: int = integer(least=0, most=MAX_INCARNATION)
     #: Ids of the routers that it is linked to.
     neighbours: tuple[int, ...] = member(_neighbours)
     #: Whether it has left the mesh.
     left: bool = flag()
+    #: Milliseconds since it has told that, as far as the one that passes it on knows.
+    age: int = integer(0, least=0, most=MAX_INCARNATION)
 
 
 def _members(name: str, value: Any) -> tuple[MemberBody, ...]:

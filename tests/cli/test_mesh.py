@@ -149,7 +149,7 @@ def test_a_router_that_cannot_be_joined_says_why(invoke: Invoke) -> None:
         ended = invoke("mesh", "--router", lone.url)
         assert ended.returncode == 0 and "tcp://127.0.0.1:1" not in ended.stdout
         ended = invoke("mesh", "forget", "tcp://127.0.0.1:1", "--router", lone.url)
-        assert ended.returncode == 9 and "none of the peers that this router was told to dial" in ended.stderr
+        assert ended.returncode == 9 and "none of the urls that this router may dial no more" in ended.stderr
 
 
 def started_router(stack: ExitStack, name: str, *peers: EmbeddedRouter, **flags: object) -> EmbeddedRouter:

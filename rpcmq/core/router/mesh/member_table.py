@@ -8,7 +8,7 @@ routers counts when both of them report it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rpcmq.wire.mesh_bodies import MAX_ROUTERS, MemberBody
 
@@ -20,8 +20,12 @@ class Member:
     """A router other than this one."""
 
     said: MemberBody
-    #: The time at which that was heard (monotonic seconds).
+    #: The time at which it has told that (monotonic seconds), as far as those know who have passed it on.
     heard: float
+
+    def record(self, now: float) -> MemberBody:
+        """Return its words with their age, for others."""
+        return replace(self.said, age=int((now - self.heard) * 1000))
 
     @property
     def version(self) -> tuple[int, int]:
@@ -52,7 +56,7 @@ class MemberTable:
             return False
         if known is not None and known.version >= (said.incarnation, said.sequence):
             return False
-        self._members[said.id] = Member(said, now)
+        self._members[said.id] = Member(said, now - said.age / 1000)
         return True
 
     def forget(self, now: float, seconds: float) -> list[MemberBody]:

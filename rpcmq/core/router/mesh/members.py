@@ -120,12 +120,12 @@ class Members(MeshPart):
     def forget_on_demand(self, now: float, link: Link, message: bytes) -> MeshStateAnswer:
         """Handle the control ``control.mesh.forget``."""
         url = MeshForgetQuery.of(message).url
-        target = self._context.targets.configured.get(url)
-        if target is None:
-            known = shorten(", ".join(self._context.targets.configured)) or "none"
-            raise ProtocolError(f"{url} is none of the peers that this router was told to dial: {known}", "query")
+        targets = self._context.targets.dismissible()
+        if url not in targets:
+            known = shorten(", ".join(targets)) or "none"
+            raise ProtocolError(f"{url} is none of the urls that this router may dial no more: {known}", "query")
         self._log("forgets", f"dials {url} no more", link)
-        self._context.dismiss(now, target)
+        self._context.dismiss(now, targets[url])
         for member in list(self.table):
             if url in member.said.urls:
                 self._learn(now, member.said)
@@ -178,7 +178,7 @@ class Members(MeshPart):
     def neighbour_up(self, now: float, neighbour: Neighbour, resumed: bool) -> None:
         """Tell it of all, and all of it."""
         if not neighbour.is_relayed and (not resumed or neighbour.identity.id not in self._told_neighbours):
-            self._send(neighbour.link, [self.own(), *(each.said for each in self.table)])
+            self._send(neighbour.link, [self.own(), *(each.record(now) for each in self.table)])
             self._changed(now)
         self._neighbours_changed(now)
         if resumed:
@@ -233,7 +233,7 @@ class Members(MeshPart):
             return True  # it tells itself
         if said.incarnation >= MAX_INCARNATION:
             return False
-        if self.table.take(now, said):
+        if said.age < _FORGET * 1000 and self.table.take(now, said):
             self._add_news(now, said.id, source)
             self._learn(now, said)
             if source.link not in self._context.limits and self._links.access.knows_router(said.key):
@@ -272,7 +272,7 @@ class Members(MeshPart):
         return True
 
     def _learn(self, now: float, said: MemberBody) -> None:
-        self._forget_at = min(self._forget_at, now + _FORGET)
+        self._forget_at = min(self._forget_at, now - said.age / 1000 + _FORGET)
         self._alarm.by(self._forget_at)
         for tell in self._context.on_topology:
             tell(now)
@@ -319,10 +319,10 @@ class Members(MeshPart):
         own = self._context.own.id
         for neighbour in self._hops():
             ids = [id for id, source in news.items() if source is not neighbour]
-            known = [member.said for id in ids if (member := self.table.get(id)) is not None]
+            known = [member for id in ids if (member := self.table.get(id)) is not None]
             # Those that are linked to it tell it themselves.
-            known = [said for said in known if neighbour.identity.id not in said.neighbours]
-            told = [self.own(), *known] if own in ids else known
+            others = [each.record(now) for each in known if neighbour.identity.id not in each.said.neighbours]
+            told = [self.own(), *others] if own in ids else others
             if told:
                 self._send(neighbour.link, told)
 

@@ -116,6 +116,11 @@ class Targets:
         self.on_due(now)
         return target
 
+    def dismissible(self) -> dict[str, Target]:
+        """The targets that operators may dismiss, by url: those that they have named, or of which nothing is heard."""
+        rare = {url: target for target in self if target.is_rare for url in target.urls}
+        return rare | self.configured
+
     def dismiss(self, target: Target, is_linked: bool) -> None:
         """Operators do not want ``target`` any more; while it is linked it is as one that was learned."""
         self._targets = {key: each for key, each in self._targets.items() if each is not target}

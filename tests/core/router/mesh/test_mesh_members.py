@@ -101,6 +101,17 @@ def test_one_that_stays_away_is_forgotten_and_still_dialled_rarely(net: MeshNetw
     check_full_mesh(net, "a", "b", "c")
 
 
+def test_routers_that_join_do_not_keep_the_word_of_a_dead_one_alive(net: MeshNetwork) -> None:
+    net.hosts["c"].kill()
+    net.advance(70.0)
+    # Each is told of c as it comes, and tells the others what it knows.
+    for number, name in enumerate("defg"):
+        net.add_router(name, peers=["a"], router_id=10 + number)
+        net.advance(10.0)
+    assert [name for name in "abdefg" if members_of(net, name).table.get(3) is not None] == []
+    assert len(told(net, "a", "router forgotten")) == 1
+
+
 @pytest.mark.parametrize("clock_step", [60.0, -86400.0])
 def test_the_word_of_an_earlier_life_does_not_hold(net: MeshNetwork, clock_step: float) -> None:
     # c comes back at b first, where its former life is known.

@@ -135,11 +135,11 @@ def test_a_url_that_was_joined_by_mistake_is_forgotten(net: MeshNetwork) -> None
 
 def test_a_url_that_is_not_dialled_cannot_be_forgotten(net: MeshNetwork) -> None:
     answer = ask(net, "b", MeshForgetQuery(url="inproc://nobody"))
-    text = "inproc://nobody is none of the peers that this router was told to dial: inproc://a"
+    text = "inproc://nobody is none of the urls that this router may dial no more: inproc://a"
     assert (answer.kind, answer.body["text"]) == (Kind.ERROR, text)
     # One that others have told of is not an operator's to forget.
     answer = ask(net, "a", MeshForgetQuery(url="inproc://b"))
-    assert answer.body["text"] == "inproc://b is none of the peers that this router was told to dial: none"
+    assert answer.body["text"] == "inproc://b is none of the urls that this router may dial no more: none"
 
 
 def test_the_link_to_a_url_that_is_forgotten_stays_and_is_made_again(net: MeshNetwork) -> None:
@@ -154,6 +154,19 @@ def test_the_link_to_a_url_that_is_forgotten_stays_and_is_made_again(net: MeshNe
     assert links == (link(net, "a", "b"), link(net, "b", "a"))
     net.hosts["a"].restart()
     net.advance(10.0)
+    check_full_mesh(net, "a", "b", "c")
+
+
+def test_a_router_that_is_gone_for_good_is_forgotten(net: MeshNetwork) -> None:
+    net.hosts["c"].kill()
+    net.advance(150.0)
+    assert [each["urls"] for each in view(net, "a")["routers"] if not each["name"]] == [["inproc://c"]]
+    assert ask(net, "a", MeshForgetQuery(url="inproc://c")).kind is Kind.ANSWER
+    net.advance(60.0)
+    seen = view(net, "a")
+    assert [each["name"] for each in seen["routers"]] == ["b"] and seen["problems"] == []
+    net.hosts["c"].start()  # it is told of a, and not forgotten by itself
+    net.advance(5.0)
     check_full_mesh(net, "a", "b", "c")
 
 
