@@ -576,6 +576,7 @@ def test_which_settings_are_live():
         "mesh.lost_seconds",
         "mesh.recovery_seconds",
         "mesh.return_seconds",
+        "mesh.rebalance_seconds",
         "mesh.max_patterns",
         "mesh.max_pattern_bytes",
         "mesh.max_addresses",

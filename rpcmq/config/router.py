@@ -235,6 +235,12 @@ class MeshSettings:
     return_seconds: float = setting(
         2.0, seconds(0, 3600), "seconds in which one whose connection alone is lost may turn up at another", live=True
     )
+    rebalance_seconds: float = setting(
+        30.0,
+        seconds(0, 86400),
+        "seconds between looks whether this router has more processes than its share; 0: it asks none to move",
+        live=True,
+    )
     max_patterns: int = setting(
         1_000_000, COUNT, "patterns that the processes of another router are subscribed to", live=True
     )

@@ -113,6 +113,8 @@ class MemberBody(MeshIdentity):
     left: bool = flag()
     #: Milliseconds since it has told that, as far as the one that passes it on knows.
     age: int = integer(0, least=0, most=MAX_INCARNATION)
+    #: Number of its processes that other routers could take; None: it does not tell.
+    processes: int | None = integer(None, least=0, most=MAX_INCARNATION)
 
 
 def _members(name: str, value: Any) -> tuple[MemberBody, ...]:
@@ -182,9 +184,11 @@ class RoutersBody(Body):
     keys: Mapping[str, Any] = mapping()
     #: In WELCOME: whether the router goes on with calls that another one had, by asking the consumers for them.
     adopts: bool = flag()
+    #: A url of the router that this process is asked to go on at, as that has fewer processes; empty: it is not asked.
+    go_to: str = text("", most=_MAX_URL)
 
     def encode(self) -> dict[str, Any]:
         """Return the JSON object."""
         rows = [{"name": name, "urls": list(urls)} for name, urls in self.routers]
-        optional = {"keys": self.keys, "adopts": self.adopts}
+        optional = {"keys": self.keys, "adopts": self.adopts, "go_to": self.go_to}
         return {"mesh": self.mesh, "routers": rows} | {name: value for name, value in optional.items() if value}

@@ -114,8 +114,10 @@ def mesh_plan_of(
     plan = MeshPlan(
         seed, settings, callers, services, rng.choice((1, 2, 8)), tuple(steps), routers, tuple(homes), mode != "rough"
     )
+    if seed % 4 == 2 and not is_plain:
+        plan = replace(plan, settings=replace(plan.settings, mesh_rebalance_seconds=2.0))
     if seed >= RINGS and not is_plain:
-        rings = replace(settings, mesh_dial="peers")
+        rings = replace(plan.settings, mesh_dial="peers")
         plan = replace(plan, routers=_NAMES[: max(len(routers), 4)], is_ring=True, settings=rings)
     return plan if is_plain else _with_more(extra, plan, publishers)
 
@@ -129,6 +131,7 @@ def _settings(rng: Random) -> Settings:
         resume_seconds=rng.choice((10.0, 30.0)),
         mailbox_max_seconds=25.0,
         unclaimed_seconds=25.0,
+        mesh_rebalance_seconds=0.0,
     )
 
 

@@ -277,3 +277,37 @@ def test_a_service_goes_back_to_the_router_of_its_domain_when_that_has_been_star
     eventually(lambda: any(row["identity"] == "keeper" for row in other.view("processes")["processes"]))
     home.restart()
     assert client.call(None, "volume", message("echo", value=2), 30) == 2
+
+
+class Counting:
+    def __init__(self) -> None:
+        self.started: Counter[int] = Counter()
+
+    def once(self, ctx: Any, number: int) -> int:
+        self.started[number] += 1
+        return number
+
+
+def test_processes_spread_over_the_routers_without_a_failed_or_doubled_call(
+    stack: ExitStack, client_shell: Any
+) -> None:
+    routers = tuple(stack.enter_context(testing.routers(3, mesh_rebalance_seconds=1.0)))
+    urls = [router.url for router in routers]
+    counting = Counting()
+    names = ["node", "one", "two", "three", "four", "five"]
+    service = Service("compute", counting, router=urls, host="n", identity="node", shell=client_shell)
+    stack.callback(service.stop, 5.0)
+    service.start()
+    clients = [stack.enter_context(Client(urls, identity=name, shell=client_shell)) for name in names[1:]]
+    numbers = iter(range(1_000_000))
+    asked: set[int] = set()
+
+    def call_at_each() -> list[int]:
+        for client in clients:
+            asked.add(number := next(numbers))
+            assert client.call(None, "compute", message("once", number=number), 20) == number
+        rows = [router.query("processes")["processes"] for router in routers]
+        return [sum(row["identity"] in names and row["state"] != "away" for row in each) for each in rows]
+
+    eventually(lambda: call_at_each() == [2, 2, 2], 60)
+    assert counting.started == Counter(asked)

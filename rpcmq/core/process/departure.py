@@ -6,6 +6,10 @@ run for hours, and this process takes no other work meanwhile. Streams keep it: 
 
 A topic of a domain is consumed at one router only. A process whose router was killed goes on at another one, where it
 is told so; it goes back when the router of the domain is one of the mesh again.
+
+A router that has more processes than others asks some of its own to go there. Such a move is of no use to the process
+itself: it goes within some seconds when it has nothing under way, or not at all; not from a router of its configuration
+to one that it has only learned of, nor a second time to one that it could not reach.
 """
 
 from __future__ import annotations
@@ -20,6 +24,10 @@ __all__ = ["Departure"]
 _SPREAD = 0.2
 #: Wait for calls and casts, where another router goes on with it; as much again is spread (seconds).
 _PATIENCE = 1.0
+#: Time after which a process that was asked to go, and could not, stays (seconds).
+_ASKED_SECONDS = 5.0
+#: Most urls that are remembered because they were not reached.
+_MOST_UNREACHED = 100
 #: Interval at which it is looked whether something is under way (seconds).
 _LOOK_EVERY = 0.02
 
@@ -31,7 +39,10 @@ class Departure:
         routers: those that it may go to.
     """
 
-    __slots__ = ("_destination", "_earliest", "_latest", "_look_at", "_routers", "_uplink")
+    __slots__ = (
+        "_asked_until", "_destination", "_earliest", "_latest", "_look_at", "_offered", "_routers", "_tried",
+        "_unreached", "_uplink",
+    )  # fmt: skip
 
     def __init__(self, uplink: Uplink, routers: RouterChoice) -> None:
         self._uplink = uplink
@@ -39,6 +50,12 @@ class Departure:
         self._earliest = self._latest = 0.0
         #: The name of the router that is to be used; empty: any.
         self._destination = ""
+        #: A url of the router that this process is asked to go on at, empty: none; and until when (monotonic seconds).
+        self._offered = ""
+        self._asked_until = 0.0
+        #: The url for which the last router was left as it had asked for that; and such ones that were not reached.
+        self._tried = ""
+        self._unreached: set[str] = set()
         #: None: nothing has been decided for this drain, or destination.
         self._look_at: float | None = None
 
@@ -46,22 +63,46 @@ class Departure:
         """Leave for the router of that name as soon as it is one of the mesh, unless this process is there."""
         self._destination = router
 
+    def asked(self, now: float, url: str) -> None:
+        """Leave for the router that has ``url`` among its urls, as it has fewer processes, if that can be done soon."""
+        self._offered, self._asked_until = url, now + _ASKED_SECONDS
+
     def arrived(self) -> None:
         """A router has welcomed this process: where it is to be is found out anew."""
-        self._destination = ""
+        if self._tried and self._tried != self._routers.url:
+            if len(self._unreached) >= _MOST_UNREACHED:
+                self._unreached.clear()
+            self._unreached.add(self._tried)
+        self._unreached.discard(self._routers.url)
+        self._destination = self._offered = self._tried = ""
+
+    def leave(self) -> str:
+        """The router is left, as :meth:`is_due` has decided; return the url of the next one, as :attr:`url` has it."""
+        url = self.url
+        self._tried = "" if self._is_draining or self._destination else url
+        return url
 
     @property
     def reason(self) -> str:
         """The reason for which the router is left, in words."""
-        return "the router is shutting down" if self._is_draining else f"{self._destination} takes what is served here"
+        if self._is_draining:
+            return "the router is shutting down"
+        if self._destination:
+            return f"{self._destination} takes what is served here"
+        return "the router has more processes than its share"
 
     @property
     def url(self) -> str:
         """The url of the router that is to be used instead; empty: of any, or there is none."""
         mesh = self._uplink.moves.mesh
-        if not self._destination or mesh is None:
+        if mesh is None:
             return ""
-        return self._routers.other(url for name, urls in mesh.routers if name == self._destination for url in urls)
+        if self._destination:
+            return self._routers.other(url for name, urls in mesh.routers if name == self._destination for url in urls)
+        if not self._offered:
+            return ""
+        url = self._routers.other(url for _, urls in mesh.routers if self._offered in urls for url in urls)
+        return url if url not in self._unreached and self._routers.may_go_to(url) else ""
 
     def is_due(self, now: float, jitter: float) -> bool:
         """Whether to leave now.
@@ -70,6 +111,8 @@ class Departure:
             jitter: from 0 to 1, this process's place among all that leave; used when the drain begins.
         """
         uplink = self._uplink
+        if self._offered and now >= self._asked_until:
+            self._offered = ""
         if not self._is_wanted:
             self._look_at = None
             return False
@@ -81,10 +124,16 @@ class Departure:
         uplink.ask_acknowledgement()
         if uplink.moves.has_streams:
             return False
+        is_over = self._is_needed and uplink.moves.is_adopted and now >= self._latest
         if uplink.outbox or uplink.unacknowledged:
             # A router that drains gets nothing new; another one may always have something under way.
-            return not self._is_draining and uplink.moves.is_adopted and now >= self._latest
-        return not uplink.moves.has_work or (uplink.moves.is_adopted and now >= self._latest)
+            return not self._is_draining and is_over
+        return not uplink.moves.has_work or is_over
+
+    @property
+    def _is_needed(self) -> bool:
+        """Whether the process cannot stay: what it does goes on elsewhere, or is done again."""
+        return self._is_draining or bool(self._destination)
 
     @property
     def _is_draining(self) -> bool:

@@ -87,6 +87,7 @@ class Dialer:
         self._routers = RouterChoice(urls, first)
         self._departure = Departure(uplink, self._routers)
         uplink.moves.on_routers = self._routers.learn
+        uplink.moves.on_asked = self._departure.asked
         self._attempt_seconds = attempt_seconds
         self._longest_pause = longest_pause
         self.phase = Phase.IDLE
@@ -138,8 +139,8 @@ class Dialer:
         """
         if self.phase is Phase.UP:
             if self._departure.is_due(now, jitter):
-                url = self._departure.url
-                step = self._leave(now, jitter, self._departure.reason)
+                reason, url = self._departure.reason, self._departure.leave()
+                step = self._leave(now, jitter, reason)
                 if url:
                     self._routers.move_to(url)
                 return step

@@ -30,10 +30,11 @@ class MeshMoves:
         streams: functions that tell whether a stream is under way by way of the router: nobody else goes on with those.
         work: functions that tell whether anything is under way by way of the router.
         on_change: called when the mesh has changed, or there is one, or none any more.
+        on_asked: called with (now, url) when the router asks this process to go on at the router with that url.
         on_routers: called with name and urls of each router when they change; with none outside of a mesh.
     """
 
-    __slots__ = ("_said", "count", "mesh", "on_change", "on_routers", "streams", "work")
+    __slots__ = ("_said", "count", "mesh", "on_asked", "on_change", "on_routers", "streams", "work")
 
     def __init__(self) -> None:
         self.mesh: RoutersBody | None = None
@@ -42,6 +43,7 @@ class MeshMoves:
         self.work: list[Callable[[], bool]] = []
         self.on_change: list[Callable[[], object]] = []
         self.on_routers: Callable[[Sequence[tuple[str, Sequence[str]]]], object] = lambda routers: None
+        self.on_asked: Callable[[float, str], object] = lambda now, url: None
         #: The count of the last HELLO.
         self._said = 0
 
@@ -109,6 +111,8 @@ class MeshMoves:
         said = RoutersBody.of(message)
         if self.mesh is None or said.mesh == self.mesh.mesh:
             self._set(said)
+            if said.go_to:
+                self.on_asked(now, said.go_to)
 
 
 def for_next_owner(message: bytes) -> bytes:

@@ -129,6 +129,10 @@ class RouterChoice:
         found = [url for url in urls if url in ring]
         return found[0] if found and self.url not in found else ""
 
+    def may_go_to(self, url: str) -> bool:
+        """Whether the router at ``url`` is as good as the present one: those of the configuration are better."""
+        return url in self._configured or self.url not in self._configured
+
     def move_to(self, url: str) -> None:
         """Make the router at ``url``, which is in the ring, the present one."""
         self._index = [router.url for router in self._routers].index(url)

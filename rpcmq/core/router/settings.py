@@ -39,6 +39,7 @@ class Settings:
     mesh_domains: tuple[str, ...] = _of("mesh.domains")
     mesh_recovery_seconds: float = _of("mesh.recovery_seconds")
     mesh_return_seconds: float = _of("mesh.return_seconds")
+    mesh_rebalance_seconds: float = _of("mesh.rebalance_seconds")
     mesh_silence_seconds: float = _of("mesh.silence_seconds")
     mesh_lost_seconds: float = _of("mesh.lost_seconds")
     mesh_max_patterns: int = _of("mesh.max_patterns")

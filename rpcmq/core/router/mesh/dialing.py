@@ -282,7 +282,7 @@ class Dialing:
         known = refused.incarnation
         if reason == "stale-incarnation" and known is not None and own.incarnation <= known < MAX_INCARNATION:
             own.incarnation = known + 1
-            self._context.renamed(now)
+            self._context.own_changed(now)
             self._drop(now, route, target)
             target.due = now
             self._due_at(now)

@@ -43,6 +43,7 @@ class Domains(MeshPart):
         self._look_at = inf
         context.roundrobin.registrations.checks.append(self._check)
         context.on_member.append(self._heard_of)
+        context.domain_owner = self.owner
         own = context.own
         if own.domains:
             self._note(own.id, own.name, own.domains)

@@ -62,7 +62,8 @@ class Members(MeshPart):
         self.kinds = {Kind.MEMBERS: self._members}
         context.incarnation_of = self._incarnation_of
         context.has_left = self._has_left
-        context.renamed = self._changed
+        context.own_changed = self._changed
+        context.routers_with = self._processes.routers
 
     # --- what others ask ---------------------------------------------------------------------
 
@@ -149,9 +150,14 @@ class Members(MeshPart):
 
     def own(self) -> MemberBody:
         """Return what this router tells of itself."""
-        own = as_body(self._context.own)
-        left = self._context.targets.closed == "left"
-        return MemberBody(**vars(own), sequence=self._sequence, neighbours=self._usable_neighbours(), left=left)
+        context = self._context
+        return MemberBody(
+            **vars(as_body(context.own)),
+            sequence=self._sequence,
+            neighbours=self._usable_neighbours(),
+            left=context.targets.closed == "left",
+            processes=context.processes,
+        )
 
     def _usable_neighbours(self) -> tuple[int, ...]:
         """The ids of the routers by way of this one others can be reached."""

@@ -13,6 +13,7 @@ from typing import Any
 from rpcmq.core.router.actions import LogEvent
 from rpcmq.core.router.mesh.address_view import addresses
 from rpcmq.core.router.mesh.adoption import Adoption
+from rpcmq.core.router.mesh.balance import Balance
 from rpcmq.core.router.mesh.domains import Domains
 from rpcmq.core.router.mesh.events import Events
 from rpcmq.core.router.mesh.forwarding import Forwarding
@@ -58,6 +59,7 @@ PARTS: tuple[Callable[[MeshContext], MeshPart], ...] = (
     KeptAnswers,
     Introductions,
     RunReports,
+    Balance,
 )
 
 

@@ -25,7 +25,7 @@ from rpcmq.core.router.roundrobin.node import RoundRobin
 from rpcmq.wire import Address
 from rpcmq.wire.bodies import HelloBody
 from rpcmq.wire.consumer_name import ConsumerName
-from rpcmq.wire.mesh_bodies import MeshIdentity
+from rpcmq.wire.mesh_bodies import MeshIdentity, RoutersBody
 
 __all__ = ["MeshContext", "MeshPart"]
 
@@ -71,8 +71,14 @@ class MeshContext:
     incarnation_of: Callable[[int], int] = lambda id: 0
     #: Whether the router with an id has left the mesh.
     has_left: Callable[[int], bool] = lambda id: False
-    #: This router has another incarnation than it had: (now).
-    renamed: Callable[[float], None] = lambda now: None
+    #: There is something new about this router, beside its links: (now).
+    own_changed: Callable[[float], None] = lambda now: None
+    #: The number of its processes that other routers could take, as these are told.
+    processes: int = 0
+    #: Return the routers of the mesh, as a process is told that is asked to go to the one with this url: (url).
+    routers_with: Callable[[str], RoutersBody] = lambda url: RoutersBody(mesh="")
+    #: The name of the router that has a topic in a domain; empty: none has.
+    domain_owner: Callable[[str], str] = lambda topic: ""
     #: Router and name of each consumer elsewhere of an address, or of a group of it: (address, group).
     names: Callable[[Address, str], Iterable[tuple[str, ConsumerName]]] = lambda address, group: ()
     #: The requests of this router that each neighbour has.

@@ -54,9 +54,21 @@ class ProcessNews:
         """The routers may be others than they were."""
         if not self._links.mesh:
             # At once: a process that is welcome meanwhile would use each of its routers on its own.
-            self._links.mesh = self._routers().encode()
+            self._links.mesh = self.routers().encode()
         self._due = min(self._due, now + _GATHER)
         self._alarm.by(self._due)
+
+    def routers(self, go_to: str = "") -> RoutersBody:
+        """Return what a process is told, with the url of the router that it is asked to go on at; empty: of none."""
+        known = _in_bounds(self._identities(), self._context.own.id)
+        self._adopts = self._adopts or len(known) > 1
+        return RoutersBody(
+            mesh=self._context.own.mesh,
+            routers=tuple((each.name, tuple(each.urls)) for each in known),
+            keys={url: each.key for each in known if each.key for url in each.urls},
+            adopts=self._adopts,
+            go_to=go_to,
+        )
 
     def next_deadline(self) -> float:
         """The time of the next :meth:`tick` (monotonic seconds)."""
@@ -67,10 +79,10 @@ class ProcessNews:
         if now < self._due:
             return
         self._due = inf
-        told = self._routers().encode()
+        told = self.routers().encode()
         if told != self._told:
             self._told = self._links.mesh = told
-            self._message = self._routers().message()
+            self._message = self.routers().message()
             self._untold = [link for link in self._links if link.follows_mesh]
         some = self._untold[-_TOLD_AT_ONCE:]
         del self._untold[-_TOLD_AT_ONCE:]
@@ -79,16 +91,6 @@ class ProcessNews:
                 link.send(self._message)
         if self._untold:
             self._due = now + _GATHER
-
-    def _routers(self) -> RoutersBody:
-        known = _in_bounds(self._identities(), self._context.own.id)
-        self._adopts = self._adopts or len(known) > 1
-        return RoutersBody(
-            mesh=self._context.own.mesh,
-            routers=tuple((each.name, tuple(each.urls)) for each in known),
-            keys={url: each.key for each in known if each.key for url in each.urls},
-            adopts=self._adopts,
-        )
 
     def _identities(self) -> dict[int, Identity]:
         """Return the routers that a process may go on at, by their ids."""

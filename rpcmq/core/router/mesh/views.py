@@ -30,6 +30,7 @@ def mesh_view(context: MeshContext, handshake: MeshHandshake, members: Members, 
         "urls": list(own.urls),
         "key": own.key,
         "state": context.targets.closed or "member",
+        "processes": context.processes,
         "peers": [url for url, each in context.targets.configured.items() if each.id in context.neighbours.by_id],
         **routers,
         "problems": problems,
@@ -48,8 +49,14 @@ def _rows(
         is_relayed = peering is not None and peering.neighbour.is_relayed
         via = [members.name_of(each) for each in context.path_to(id)] if is_relayed else []
         heard = member.heard if member is not None else now
-        neighbours = list(member.said.neighbours) if member is not None else []
-        yield row | {"neighbours": neighbours, "relayed": is_relayed, "via": via, "told_seconds": round(now - heard, 3)}
+        said = member.said if member is not None else None
+        yield row | {
+            "neighbours": list(said.neighbours) if said is not None else [],
+            "processes": said.processes if said is not None else None,
+            "relayed": is_relayed,
+            "via": via,
+            "told_seconds": round(now - heard, 3),
+        }
     for target in context.targets:
         if not target.is_relayed and target.id not in known and target.id not in linked:
             yield {"name": "", "id": target.id, "urls": list(target.urls)} | _reason(context, target, problems)
