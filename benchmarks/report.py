@@ -98,6 +98,12 @@ _UNITS = {
     "first_good_worst_ms": ("worst", 1),
     "longest_call_ms": ("longest call ms", 1),
     "engine_us": ("engine µs/call", 2),
+    "items_per_second": ("items/s", 0),
+    "commits_per_second": ("commits/s", 0),
+    "item_cpu_us": ("CPU µs/item", 2),
+    "opening_ms": ("opening ms", 0),
+    "peak_mib": ("peak MiB", 0),
+    "disk_mib": ("disk MiB", 0),
 }
 
 

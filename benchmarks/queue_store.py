@@ -1,0 +1,170 @@
+"""The store of queue items alone, beside its disk: commits of 1 to 1,000 items, and on top of a backlog."""
+
+from __future__ import annotations
+
+import os
+import resource
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from statistics import median, quantiles
+
+from benchmarks.report import Benchmark, Options, Row, Target
+from rpcmq.store.contract import Done, Lane, Maker, Put
+from rpcmq.store.sqlite import SqliteStore
+
+__all__ = ["BENCHMARKS"]
+
+_LANE = Lane("billing", 0)
+_BODY = bytes(300)
+_BATCHES = (1, 10, 100, 1000)
+_DEPTHS = (0, 1_000_000)
+_DEEPEST = 10_000_000
+#: Items of a commit while a backlog is made, and while rates are measured on top of it.
+_FILL, _CYCLE = 1000, 64
+#: Bytes of the file for bare syncs.
+_OVERWRITTEN = 4 << 20
+
+
+class _Producer:
+    """Makes items; their ids are its own, or random ones that a user gave."""
+
+    def __init__(self, has_random_ids: bool = False) -> None:
+        self._count = 0
+        self._has_random_ids = has_random_ids
+
+    def items(self, number: int) -> list[Put]:
+        if self._has_random_ids:
+            return [Put(_LANE, _BODY, 1, id=os.urandom(16), digest=b"d") for _ in range(number)]
+        first = self._count + 1
+        self._count += number
+        return [Put(_LANE, _BODY, 1, maker=Maker(7, each)) for each in range(first, first + number)]
+
+
+def _sample(step: Callable[[], object], items: int, seconds: float) -> dict[str, float]:
+    """Do ``step``, which handles so many items, for so many seconds."""
+    times: list[float] = []
+    cpu, began = time.process_time(), time.perf_counter()
+    while time.perf_counter() - began < seconds or len(times) < 20:
+        before = time.perf_counter()
+        step()
+        times.append(time.perf_counter() - before)
+    total = time.perf_counter() - began
+    return {
+        "items_per_second": len(times) * items / total,
+        "commits_per_second": len(times) / total,
+        "p50_us": median(times) * 1e6,
+        "p99_us": quantiles(times, n=100)[98] * 1e6,
+        "item_cpu_us": (time.process_time() - cpu) / (len(times) * items) * 1e6,
+    }
+
+
+def _sync_step(directory: str, items: int) -> Iterator[Callable[[], object]]:
+    """Bodies written over others, and synced: what any store on this disk has to wait for."""
+    size, offset = len(_BODY) * items, 0
+    file = os.open(Path(directory) / "plain", os.O_WRONLY | os.O_CREAT)
+
+    def step() -> None:
+        nonlocal offset
+        os.pwrite(file, _BODY * items, offset)
+        os.fdatasync(file)
+        offset = (offset + size) % (_OVERWRITTEN - size)
+
+    try:
+        os.pwrite(file, bytes(_OVERWRITTEN), 0)
+        os.fsync(file)
+        yield step
+    finally:
+        os.close(file)
+
+
+def _put_step(directory: str, items: int) -> Iterator[Callable[[], object]]:
+    store, producer = SqliteStore(Path(directory) / "put.db"), _Producer()
+    try:
+        yield lambda: store.apply(producer.items(items))
+    finally:
+        store.close()
+
+
+def _cycle_step(directory: str, items: int) -> Iterator[Callable[[], object]]:
+    """Put, read, done: two commits."""
+    store, producer = SqliteStore(Path(directory) / "cycle.db"), _Producer()
+    try:
+        yield lambda: _cycle(store, producer, items)
+    finally:
+        store.close()
+
+
+def _cycle(store: SqliteStore, producer: _Producer, items: int, after: int = 0) -> None:
+    first = store.apply(producer.items(items))[0].number
+    for item in store.read(_LANE, max(after, first - 1), items, 1 << 30):
+        assert item.number >= first
+    store.apply([Done(_LANE, number) for number in range(first, first + items)])
+
+
+_STEPS = {"disk: write and fdatasync": _sync_step, "put": _put_step, "put, read, done": _cycle_step}
+
+
+def run_commits(options: Options) -> list[Row]:
+    """Rates of commits of so many items, in turns with bare syncs."""
+    samples: dict[tuple[str, int], list[dict[str, float]]] = {}
+    for _ in range(options.rounds):
+        for items in _BATCHES:
+            for system, steps in _STEPS.items():
+                with tempfile.TemporaryDirectory(prefix="rpcmq-bench-") as directory:
+                    for step in steps(directory, items):
+                        samples.setdefault((system, items), []).append(_sample(step, items, options.seconds / 2))
+    return [Row(system, items, rows) for (system, items), rows in samples.items()]
+
+
+def run_backlog(options: Options) -> list[Row]:
+    """Rates on top of a backlog, time to open it, and memory; ten million items with rounds of 2 s or more."""
+    rows = []
+    for depth in (*_DEPTHS, _DEEPEST) if options.seconds >= 2 else _DEPTHS:
+        for system, has_random_ids in {"ids of clients": False, "random ids of users": True}.items():
+            if has_random_ids and depth == _DEEPEST:
+                continue
+            with tempfile.TemporaryDirectory(prefix="rpcmq-bench-") as directory:
+                rows.append(Row(system, depth, [_on_backlog(Path(directory) / "q.db", depth, has_random_ids, options)]))
+    return rows
+
+
+def _on_backlog(path: Path, depth: int, has_random_ids: bool, options: Options) -> dict[str, float]:
+    store, producer = SqliteStore(path), _Producer(has_random_ids)
+    for _ in range(depth // _FILL):
+        store.apply(producer.items(_FILL))
+    store.close()
+    began = time.perf_counter()
+    store = SqliteStore(path)
+    opening = time.perf_counter() - began
+    sample = _sample(lambda: _cycle(store, producer, _CYCLE), _CYCLE, options.seconds * 2)
+    store.close()
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return {
+        **sample,
+        "opening_ms": opening * 1e3,
+        "peak_mib": memory / 1024,
+        "disk_mib": path.stat().st_size / (1 << 20),
+    }
+
+
+BENCHMARKS = (
+    Benchmark(
+        name="queue-store",
+        title="The store of queue items, and the disk it is on: commits of so many items of 300 bytes",
+        case="items a commit",
+        metric="items_per_second",
+        ours="put",
+        run=run_commits,
+        targets=(Target("disk: write and fdatasync", "commits_per_second", (1,), at_least=0.6),),
+    ),
+    Benchmark(
+        name="queue-backlog",
+        title="Put, read and done on top of a backlog, 64 items a commit",
+        case="items waiting",
+        metric="items_per_second",
+        ours="ids of clients",
+        run=run_backlog,
+    ),
+)

@@ -1,0 +1,1 @@
+"""The items of work queues, which must outlast the router that took them."""

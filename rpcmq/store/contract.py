@@ -1,0 +1,243 @@
+"""The contract of a store of queue items: changes that are durable together, and reading ahead.
+
+An item is named by its lane and its number. A lane has the items of one queue and one priority, numbered 1, 2, 3, ...
+as they were accepted. An item is ready, postponed (until a time), done or dead. A store is told changes
+in batches, and a batch is durable, whole and synced, before :meth:`Store.apply` returns; it keeps no leases, and knows
+nothing of routers and workers.
+
+Times are milliseconds of the wall clock, for they outlast the process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+__all__ = [
+    "NOTHING",
+    "Bury",
+    "Change",
+    "Damaged",
+    "Done",
+    "Forget",
+    "Lane",
+    "Maker",
+    "Note",
+    "Position",
+    "Postpone",
+    "Put",
+    "Recovered",
+    "Revive",
+    "Store",
+    "StoreError",
+    "StoreFailed",
+    "Stored",
+    "Verdict",
+]
+
+
+class StoreError(Exception):
+    """The store cannot be opened, or is none that this version can use. The text says why, and what to do."""
+
+
+class StoreFailed(Exception):
+    """The disk failed, or is full: whether the batch is stored is not known, and the store must be opened again."""
+
+
+class Lane(NamedTuple):
+    """The items of one queue that have one priority."""
+
+    queue: str
+    #: 0 to 9; the higher goes first.
+    priority: int
+
+
+class Maker(NamedTuple):
+    """The id of an item that its producer's client has made: the producer (63 bits), and a counter from 1 on."""
+
+    producer: int
+    counter: int
+
+
+class Put(NamedTuple):
+    """A new item, unless its id is known."""
+
+    lane: Lane
+    body: bytes
+    #: The time at which it was put.
+    at: int
+    #: Not before this time; 0: at once.
+    due: int = 0
+    #: The id that the user gave; else :attr:`maker` names it.
+    id: bytes = b""
+    maker: Maker = Maker(0, 0)
+    #: Of the body as the user knows it: another item with the same id must have the same.
+    digest: bytes = b""
+
+
+class Done(NamedTuple):
+    """The item has ended well, or is not wanted any more."""
+
+    lane: Lane
+    number: int
+
+
+class Postpone(NamedTuple):
+    """The item is to be tried again, not before ``due``."""
+
+    lane: Lane
+    number: int
+    due: int
+    #: For the queue: attempts, and the reasons of their failures.
+    state: bytes
+
+
+class Bury(NamedTuple):
+    """The item is dead since ``at``: it is kept for a person to look at."""
+
+    lane: Lane
+    number: int
+    at: int
+    state: bytes
+
+
+class Revive(NamedTuple):
+    """The dead item is put again, with a number of its own, and is postponed until ``due``."""
+
+    lane: Lane
+    number: int
+    due: int
+    state: bytes
+
+
+class Forget(NamedTuple):
+    """The dead item is not wanted any more."""
+
+    lane: Lane
+    number: int
+
+
+class Note(NamedTuple):
+    """A value to remember by its name; an empty one is forgotten."""
+
+    name: str
+    value: bytes
+
+
+Change = Put | Done | Postpone | Bury | Revive | Forget | Note
+
+
+class Verdict(NamedTuple):
+    """The answer to a change.
+
+    Attributes:
+        number: of the item that was put or revived; 0: there was none.
+        is_known: the item had been put before.
+        is_other: an item with this id has another content, and nothing was put.
+    """
+
+    number: int = 0
+    is_known: bool = False
+    is_other: bool = False
+
+
+NOTHING = Verdict()
+
+
+class Stored(NamedTuple):
+    """An item as it was read."""
+
+    position: Position
+    lane: Lane
+    number: int
+    #: The time at which it was put.
+    at: int
+    id: bytes
+    maker: Maker
+    body: bytes
+    #: As it was postponed or buried with; empty: it never was.
+    state: bytes
+
+
+class Damaged(NamedTuple):
+    """An item whose row is not what was written: it must not be used."""
+
+    position: Position
+    lane: Lane
+    number: int
+
+
+class Position(NamedTuple):
+    """A place among items that are read in turn, so that none is read twice."""
+
+    #: The time until which the item is postponed; of a dead one, at which it died.
+    due: int = 0
+    #: As the store names it.
+    place: int = 0
+    number: int = 0
+
+
+@dataclass(frozen=True)
+class Recovered:
+    """The content of a store when it was opened.
+
+    Attributes:
+        epoch: grows with each opening: an earlier one had a lower epoch.
+        ready: the number of items that are ready, of each lane that was ever used.
+        postponed: the number of those that are postponed.
+        dead: the number of dead items of each queue.
+        notes: what was noted.
+    """
+
+    epoch: int
+    ready: dict[Lane, int]
+    postponed: dict[Lane, int]
+    dead: dict[str, int]
+    notes: dict[str, bytes]
+
+
+class Store(Protocol):
+    """Keeps items. Used by one thread, which may wait for the disk."""
+
+    @property
+    def recovered(self) -> Recovered:
+        """The content at the opening."""
+
+    def apply(self, changes: Sequence[Change]) -> list[Verdict]:
+        """Make ``changes`` durable, all or none, and return once they are.
+
+        No change may be about an item that is put in the same batch.
+
+        All of them may come again, after a failure for instance: an item that is known is not put twice, and a change
+        to one that has ended, or is not there, does nothing.
+
+        Returns:
+            The answer to each.
+
+        Raises:
+            StoreFailed: the batch is stored, or is not. The store must be opened again, and be told the same once more.
+        """
+
+    def read(self, lane: Lane, after: int, most: int, most_bytes: int) -> list[Stored | Damaged]:
+        """Read the items of ``lane`` that are ready and have a greater number than ``after``, in their order.
+
+        Args:
+            most: items.
+            most_bytes: of bodies; one item is read in any case.
+        """
+
+    def read_due(self, now: int, after: Position, most: int, most_bytes: int) -> list[Stored | Damaged]:
+        """Read the items that were postponed until ``now`` at the latest, and come after ``after``.
+
+        They stay postponed: whoever runs one says later that it is done or postponed again.
+        """
+
+    def next_due(self, after: Position) -> int:
+        """The time of the next postponed item after ``after``; 0: there is none."""
+
+    def read_dead(self, queue: str, after: Position, most: int) -> list[Stored | Damaged]:
+        """Read dead items of ``queue`` in the order in which they died; the time of it is that of the position."""
+
+    def close(self) -> None:
+        """Close it in order."""

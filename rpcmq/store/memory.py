@@ -1,0 +1,210 @@
+"""Items in memory: a store without a disk, for tests and for queues that need not outlast the router."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from copy import copy
+from typing import NamedTuple
+
+from rpcmq.store.contract import (
+    NOTHING,
+    Bury,
+    Change,
+    Damaged,
+    Done,
+    Forget,
+    Lane,
+    Note,
+    Position,
+    Postpone,
+    Put,
+    Recovered,
+    Revive,
+    Stored,
+    Verdict,
+)
+from rpcmq.store.known_makers import KnownMakers
+
+__all__ = ["MemoryStore"]
+
+
+class _Item(NamedTuple):
+    put: Put
+    number: int
+    #: None: it is ready.
+    due: int | None
+    state: bytes = b""
+
+
+class _Lane:
+    def __init__(self) -> None:
+        self.last = 0
+        #: By number, which only grow.
+        self.items: dict[int, _Item] = {}
+
+    def add(self, put: Put, due: int | None, state: bytes = b"") -> int:
+        self.last += 1
+        self.items[self.last] = _Item(put, self.last, due, state)
+        return self.last
+
+    def copy(self) -> _Lane:
+        lane = _Lane()
+        lane.last, lane.items = self.last, dict(self.items)
+        return lane
+
+
+class MemoryStore:
+    """A store that ends with its process."""
+
+    def __init__(self) -> None:
+        self._lanes: dict[Lane, _Lane] = {}
+        self._places: list[Lane] = []
+        #: In the order in which they died: place -> (lane, time, item).
+        self._dead: dict[int, tuple[Lane, int, _Item]] = {}
+        self._deaths = 0
+        self._ids: dict[tuple[str, bytes], bytes] = {}
+        self._makers = KnownMakers()
+        self._notes: dict[str, bytes] = {}
+        self._epoch = 0
+        self.reopen()
+
+    def copy(self) -> MemoryStore:
+        """Another store with the same in it."""
+        other = copy(self)
+        other._lanes = {lane: each.copy() for lane, each in self._lanes.items()}
+        other._places, other._dead = list(self._places), dict(self._dead)
+        other._ids, other._notes = dict(self._ids), dict(self._notes)
+        other._makers = KnownMakers(self._makers.snapshot())
+        return other
+
+    def reopen(self) -> None:
+        """Begin another life, with all that is there."""
+        self._epoch += 1
+        lanes = {lane: [each.due for each in items.items.values()] for lane, items in self._lanes.items()}
+        dead: dict[str, int] = {}
+        for (queue, _), _, _ in self._dead.values():
+            dead[queue] = dead.get(queue, 0) + 1
+        #: The content at the last opening.
+        self.recovered = Recovered(
+            self._epoch,
+            {lane: dues.count(None) for lane, dues in lanes.items()},
+            {lane: len(dues) - dues.count(None) for lane, dues in lanes.items()},
+            dead,
+            dict(self._notes),
+        )
+
+    def apply(self, changes: Sequence[Change]) -> list[Verdict]:
+        """See :meth:`rpcmq.store.contract.Store.apply`; it never fails."""
+        return [self._do(change) for change in changes]
+
+    def _do(self, change: Change) -> Verdict:
+        match change:
+            case Put():
+                return self._put(change)
+            case Done(lane, number):
+                self._pop(lane, number)
+            case Postpone(lane, number, due, state):
+                items = self._lanes[lane].items if lane in self._lanes else {}
+                if number in items:
+                    items[number] = items[number]._replace(due=due, state=state)
+            case Bury(lane, number, at, state):
+                item = self._pop(lane, number)
+                if item is not None:
+                    self._deaths += 1
+                    self._dead[self._deaths] = lane, at, item._replace(state=state)
+            case Revive(lane, number, due, state):
+                dead = self._unbury(lane, number)
+                if dead is not None:
+                    return Verdict(self._lanes[lane].add(dead.put, due, state))
+            case Forget(lane, number):
+                self._unbury(lane, number)
+            case Note(name, value) if value:
+                self._notes[name] = value
+            case Note(name, _):
+                self._notes.pop(name, None)
+        return NOTHING
+
+    def _put(self, put: Put) -> Verdict:
+        if put.id:
+            key = put.lane.queue, put.id
+            if key in self._ids:
+                return Verdict(is_known=True, is_other=self._ids[key] != put.digest)
+            self._ids[key] = put.digest
+        elif put.maker.producer:
+            if put.maker in self._makers:
+                return Verdict(is_known=True)
+            self._makers.add(put.maker, put.at)
+        if put.lane not in self._lanes:
+            self._lanes[put.lane] = _Lane()
+            self._places.append(put.lane)
+        return Verdict(self._lanes[put.lane].add(put, put.due or None))
+
+    def _pop(self, lane: Lane, number: int) -> _Item | None:
+        return self._lanes[lane].items.pop(number, None) if lane in self._lanes else None
+
+    def _unbury(self, lane: Lane, number: int) -> _Item | None:
+        for place, (of, _, item) in self._dead.items():
+            if of == lane and item.number == number:
+                del self._dead[place]
+                return item
+        return None
+
+    # --- reading -----------------------------------------------------------------------------
+
+    def read(self, lane: Lane, after: int, most: int, most_bytes: int) -> list[Stored | Damaged]:
+        """See :meth:`rpcmq.store.contract.Store.read`."""
+        items = self._lanes[lane].items if lane in self._lanes else {}
+        numbers = list(items)
+        found = (items[number] for number in numbers[bisect_right(numbers, after) :])
+        ready = (self._stored(lane, each, Position(0, 0, each.number)) for each in found if each.due is None)
+        return _first(ready, most, most_bytes)
+
+    def read_due(self, now: int, after: Position, most: int, most_bytes: int) -> list[Stored | Damaged]:
+        """See :meth:`rpcmq.store.contract.Store.read_due`."""
+        due = (
+            self._stored(self._places[position.place], item, position)
+            for position, item in self._postponed(after)
+            if position.due <= now
+        )
+        return _first(due, most, most_bytes)
+
+    def next_due(self, after: Position) -> int:
+        """See :meth:`rpcmq.store.contract.Store.next_due`."""
+        return next((position.due for position, _ in self._postponed(after)), 0)
+
+    def _postponed(self, after: Position) -> list[tuple[Position, _Item]]:
+        found = [
+            (Position(item.due, place, item.number), item)
+            for place, lane in enumerate(self._places)
+            for item in self._lanes[lane].items.values()
+            if item.due is not None and (item.due, place, item.number) > after
+        ]
+        return sorted(found, key=lambda each: each[0])
+
+    def read_dead(self, queue: str, after: Position, most: int) -> list[Stored | Damaged]:
+        """See :meth:`rpcmq.store.contract.Store.read_dead`."""
+        items: list[Stored | Damaged] = [
+            self._stored(lane, item, Position(at, place, item.number))
+            for place, (lane, at, item) in self._dead.items()
+            if lane.queue == queue and place > after.place
+        ]
+        return items[:most]
+
+    @staticmethod
+    def _stored(lane: Lane, item: _Item, position: Position) -> Stored:
+        put = item.put
+        return Stored(position, lane, item.number, put.at, put.id, put.maker, put.body, item.state)
+
+    def close(self) -> None:
+        """Nothing is to be done."""
+
+
+def _first(items: Iterator[Stored], most: int, most_bytes: int) -> list[Stored | Damaged]:
+    found: list[Stored | Damaged] = []
+    for item in items:
+        found.append(item)
+        most_bytes -= len(item.body)
+        if len(found) >= most or most_bytes <= 0:
+            break
+    return found

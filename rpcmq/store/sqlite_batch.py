@@ -1,0 +1,241 @@
+"""One commit of a SQLite store: the rows of many changes, and then the picture of them in memory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import apsw
+
+from rpcmq.store.contract import (
+    NOTHING,
+    Bury,
+    Change,
+    Done,
+    Forget,
+    Lane,
+    Maker,
+    Note,
+    Postpone,
+    Put,
+    Revive,
+    Verdict,
+)
+from rpcmq.store.known_makers import KnownMakers
+from rpcmq.store.segments import Segment
+from rpcmq.store.sqlite_file import row_checksum, rows_of
+from rpcmq.store.sqlite_ids import Ids
+from rpcmq.store.sqlite_tables import MAKERS, MAKERS_FROM, Tables, packed_numbers
+
+__all__ = ["Batch"]
+
+#: Producers that have put nothing for so long are forgotten (milliseconds).
+_MAKERS_KEPT = 24 * 3600 * 1000
+_KNOWN = Verdict(is_known=True)
+_OTHER = Verdict(is_known=True, is_other=True)
+
+
+class Batch:
+    """The changes of one commit. After a failure the connection is of no use, and nor is the batch."""
+
+    def __init__(self, connection: apsw.Connection, tables: Tables, makers: KnownMakers, ids: Ids) -> None:
+        self._connection = connection
+        self._tables = tables
+        self._makers = makers
+        self._ids = ids
+        #: Segments that are made, and those of each lane to which items are added: its rows.
+        self._new: list[tuple[Lane, Segment]] = []
+        self._rows: dict[Lane, list[tuple[Segment, list[tuple[object, ...]]]]] = {}
+        self._put: dict[Maker, int] = {}
+        self._ended: dict[Segment, dict[int, None]] = {}
+        self._postponed: dict[tuple[Segment, int], None] = {}
+        self._dropped: list[tuple[Lane, Segment]] = []
+
+    def run(self, changes: Sequence[Change]) -> list[Verdict]:
+        """Do ``changes`` within a transaction."""
+        verdicts = [self._do(change) for change in changes]
+        for parts in self._rows.values():
+            for segment, rows in parts:
+                self._connection.executemany(
+                    f"INSERT INTO items_{segment.name} VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows
+                )
+        for segment, numbers in self._ended.items():
+            row = packed_numbers(segment, numbers)
+            insert = f"INSERT INTO ended_{segment.name} (numbers, crc) VALUES (?, ?)"
+            self._connection.execute(insert, (row, row_checksum((), row)))
+        self._drop_segments()
+        if self._new or self._dropped:
+            self._note_makers()
+        return verdicts
+
+    def committed(self) -> None:
+        """The commit is durable: everything counts from now on."""
+        for maker, at in self._put.items():
+            self._makers.add(maker, at)
+        for lane, segment in self._new:
+            self._tables.add(lane, segment)
+        for parts in self._rows.values():
+            for segment, rows in parts:
+                segment.add(len(rows))
+        for segment, numbers in self._ended.items():
+            for number in numbers:
+                segment.end(number)
+        for segment, number in self._postponed:
+            if segment.is_open(number):
+                segment.postpone(number)
+        for lane, segment in self._dropped:
+            self._tables.drop(lane, segment)
+
+    def _do(self, change: Change) -> Verdict:
+        match change:
+            case Put():
+                return self._put_item(change)
+            case Done(lane, number):
+                self._end(lane, number)
+            case Postpone(lane, number, due, state):
+                self._postpone(lane, number, due, state)
+            case Bury():
+                self._bury(change)
+            case Revive():
+                return self._revive(change)
+            case Forget((queue, priority), number):
+                where = "queue = ? AND priority = ? AND number = ?"
+                self._connection.execute(f"DELETE FROM dead WHERE {where}", (queue, priority, number))
+            case Note(name, value) if value:
+                self._connection.execute("REPLACE INTO notes VALUES (?, ?)", (name, value))
+            case Note(name, _):
+                self._connection.execute("DELETE FROM notes WHERE name = ?", (name,))
+        return NOTHING
+
+    # --- items -------------------------------------------------------------------------------
+
+    def _put_item(self, put: Put) -> Verdict:
+        maker = put.maker
+        if put.id:
+            digest = self._ids.digest_of(put)
+            if digest is not None:
+                return _KNOWN if digest == put.digest else _OTHER
+            self._ids.add(put)
+        elif maker.producer:
+            if maker in self._put or maker in self._makers:
+                return _KNOWN
+            self._put[maker] = put.at
+        segment, number = self._append(put.lane, put.at, put.due, put.id, maker, put.body, put.digest)
+        if put.due:
+            self._write_postponed(segment, number, put.due, b"")
+        return Verdict(number)
+
+    def _append(
+        self, lane: Lane, at: int, due: int, id: bytes, maker: Maker, body: bytes, digest: bytes
+    ) -> tuple[Segment, int]:
+        parts = self._rows.get(lane)
+        if parts is None:
+            segments = self._tables.lanes.get(lane)
+            segment = segments[-1] if segments and not segments[-1].is_full else self._new_segment(lane)
+            parts = self._rows[lane] = [(segment, [])]
+        segment, rows = parts[-1]
+        if segment.count + len(rows) >= segment.size:
+            segment, rows = self._new_segment(lane), []
+            parts.append((segment, rows))
+        number = segment.next + len(rows)
+        crc = row_checksum((number, at, due, maker.producer, maker.counter), id, body, digest)
+        rows.append((number, at, due, id, maker.producer, maker.counter, body, digest, crc))
+        return segment, number
+
+    def _new_segment(self, lane: Lane) -> Segment:
+        parts, segments = self._rows.get(lane), self._tables.lanes.get(lane)
+        if parts:
+            first = parts[-1][0].next + len(parts[-1][1])
+        else:
+            first = segments[-1].next if segments else 1
+        execute = self._connection.execute
+        execute("INSERT INTO segments (queue, priority, first) VALUES (?, ?, ?)", (lane.queue, lane.priority, first))
+        name = self._connection.last_insert_rowid()
+        execute(
+            f"CREATE TABLE items_{name} (number INTEGER PRIMARY KEY, at INTEGER NOT NULL, due INTEGER NOT NULL,"
+            " id BLOB NOT NULL, producer INTEGER NOT NULL, counter INTEGER NOT NULL, body BLOB NOT NULL,"
+            " digest BLOB NOT NULL, crc INTEGER NOT NULL)"
+        )
+        execute(f"CREATE TABLE ended_{name} (batch INTEGER PRIMARY KEY, numbers BLOB NOT NULL, crc INTEGER NOT NULL)")
+        segment = Segment(name, first, self._tables.segment_items)
+        self._new.append((lane, segment))
+        return segment
+
+    def _note_makers(self) -> None:
+        """Note who has made what was put before.
+
+        So the next opening need not read more than the last segments, and those that are dropped are remembered.
+        """
+        self._makers.forget_before(max(self._put.values(), default=0) - _MAKERS_KEPT)
+        read = {str(each.name): each.next for segments in self._tables.lanes.values() for each in segments}
+        notes = ((MAKERS, self._makers.snapshot()), (MAKERS_FROM, json.dumps(read).encode()))
+        self._connection.executemany("REPLACE INTO notes VALUES (?, ?)", notes)
+
+    # --- ends --------------------------------------------------------------------------------
+
+    def _open(self, lane: Lane, number: int) -> Segment | None:
+        """The segment of an item that has not ended, in this commit neither; None: it has."""
+        segment = self._tables.find(lane, number)
+        if segment is None or not segment.is_open(number) or number in self._ended.get(segment, ()):
+            return None
+        return segment
+
+    def _end(self, lane: Lane, number: int) -> Segment | None:
+        segment = self._open(lane, number)
+        if segment is None:
+            return None
+        if segment.is_postponed(number) or (segment, number) in self._postponed:
+            self._connection.execute("DELETE FROM postponed WHERE segment = ? AND number = ?", (segment.name, number))
+        self._ended.setdefault(segment, {})[number] = None
+        return segment
+
+    def _postpone(self, lane: Lane, number: int, due: int, state: bytes) -> None:
+        segment = self._open(lane, number)
+        if segment is not None:
+            self._write_postponed(segment, number, due, state)
+
+    def _write_postponed(self, segment: Segment, number: int, due: int, state: bytes) -> None:
+        row = (segment.name, number, due, state, row_checksum((segment.name, number, due), state))
+        self._connection.execute("REPLACE INTO postponed VALUES (?, ?, ?, ?, ?)", row)
+        self._postponed[segment, number] = None
+
+    def _bury(self, bury: Bury) -> None:
+        lane, number, died, state = bury
+        segment = self._end(lane, number)
+        if segment is None:
+            return
+        query = f"SELECT at, id, producer, counter, body, digest FROM items_{segment.name} WHERE number = ?"
+        for at, id, producer, counter, body, digest in rows_of(self._connection, query, number):
+            crc = row_checksum((number, died, at, producer, counter), id, body, digest, state)
+            self._connection.execute(
+                "INSERT INTO dead (queue, priority, number, died, at, id, producer, counter, body, digest, state, crc)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (*lane, number, died, at, id, producer, counter, body, digest, state, crc),
+            )
+
+    def _revive(self, revive: Revive) -> Verdict:
+        lane, number, due, state = revive
+        query = (
+            "DELETE FROM dead WHERE queue = ? AND priority = ? AND number = ?"
+            " RETURNING at, id, producer, counter, body, digest"
+        )
+        for at, id, producer, counter, body, digest in rows_of(self._connection, query, *lane, number):
+            segment, new = self._append(lane, at, due, id, Maker(producer, counter), body, digest)
+            self._write_postponed(segment, new, due, state)
+            return Verdict(new)
+        return NOTHING
+
+    def _drop_segments(self) -> None:
+        """Drop the segments of which nothing is left, this commit included, but the last one of a lane."""
+        grown = {lane for lane, _ in self._new}
+        candidates = {each: self._tables.lane_of[each.name] for each in self._ended}
+        candidates |= {self._tables.lanes[lane][-1]: lane for lane in grown if lane in self._tables.lanes}
+        for segment, lane in candidates.items():
+            ended = segment.ended + len(self._ended.get(segment, ()))
+            is_last = self._tables.lanes[lane][-1] is segment and lane not in grown
+            if is_last or not segment.is_full or ended < segment.count:
+                continue
+            for kind in ("items", "ended"):
+                self._connection.execute(f"DROP TABLE {kind}_{segment.name}")
+            self._connection.execute("DELETE FROM segments WHERE segment = ?", (segment.name,))
+            self._dropped.append((lane, segment))

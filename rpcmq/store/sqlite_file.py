@@ -1,0 +1,145 @@
+"""A SQLite file of queue items: opened so that a commit is durable, and refused with the reason where it is none."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from struct import error as StructError
+from struct import pack
+from typing import Any
+from zlib import crc32
+
+import apsw
+
+from rpcmq.store.contract import StoreError, StoreFailed
+
+__all__ = ["SCHEMA_VERSION", "abandon", "is_whole", "open_file", "reason_of", "row_checksum", "rows_of"]
+
+log = logging.getLogger("rpcmq.queue")
+
+#: Grows with each change of the tables.
+SCHEMA_VERSION = 1
+#: Stands in the file's header: "rpmq".
+_APPLICATION = 0x72706D71
+_PAGE_BYTES = 8192
+_CACHE_KIB = 16 * 1024
+_TABLES = """
+CREATE TABLE segments (
+    segment INTEGER PRIMARY KEY, queue TEXT NOT NULL, priority INTEGER NOT NULL, first INTEGER NOT NULL
+);
+CREATE TABLE periods (period INTEGER PRIMARY KEY, begins INTEGER NOT NULL);
+CREATE TABLE postponed (
+    segment INTEGER NOT NULL, number INTEGER NOT NULL, due INTEGER NOT NULL, state BLOB NOT NULL, crc INTEGER NOT NULL,
+    PRIMARY KEY (segment, number)
+) WITHOUT ROWID;
+CREATE INDEX postponed_due ON postponed (due, segment, number);
+CREATE TABLE dead (
+    place INTEGER PRIMARY KEY AUTOINCREMENT, queue TEXT NOT NULL, priority INTEGER NOT NULL, number INTEGER NOT NULL,
+    died INTEGER NOT NULL, at INTEGER NOT NULL, id BLOB NOT NULL, producer INTEGER NOT NULL, counter INTEGER NOT NULL,
+    body BLOB NOT NULL, digest BLOB NOT NULL, state BLOB NOT NULL, crc INTEGER NOT NULL
+);
+CREATE UNIQUE INDEX dead_item ON dead (queue, priority, number);
+CREATE TABLE notes (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
+"""
+
+
+def open_file(path: Path, vfs: str | None = None) -> apsw.Connection:
+    """Open the store in ``path``, which is made if it is not there.
+
+    Raises:
+        StoreError: it cannot be used: no store, one of a later version, damaged, in use, not to be written.
+        StoreFailed: the disk failed, or is full.
+    """
+    try:
+        connection = apsw.Connection(str(path), vfs=vfs)
+    except apsw.Error as error:
+        raise _refusal(path, error) from None
+    try:
+        _prepare(connection, path)
+    except apsw.Error as error:
+        abandon(connection)
+        if isinstance(error, apsw.FullError | apsw.IOError):
+            raise StoreFailed(f"queue store {path}: {reason_of(error)}") from None
+        raise _refusal(path, error) from None
+    except StoreError:
+        abandon(connection)
+        raise
+    return connection
+
+
+def abandon(connection: apsw.Connection) -> None:
+    """Close a connection that has failed.
+
+    After a sync that failed nobody knows which pages are on the disk. So what it holds is not copied into the file: the
+    next connection reads the write-ahead log, and what of it is whole.
+    """
+    try:
+        connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        connection.close(True)
+    except apsw.Error as error:
+        log.warning("queue store %s: closed with %s", connection.filename, reason_of(error))
+
+
+def _prepare(connection: apsw.Connection, path: Path) -> None:
+    # Before the journal's mode: with it, SQLite needs no memory that is shared with other processes.
+    connection.pragma("locking_mode", "exclusive")
+    connection.pragma("page_size", _PAGE_BYTES)
+    if connection.pragma("journal_mode", "wal") != "wal":
+        raise StoreError(f"queue store {path}: its journal cannot be a write-ahead log; is the directory writable?")
+    connection.pragma("synchronous", "full")
+    connection.pragma("cache_size", -_CACHE_KIB)
+    connection.pragma("temp_store", "memory")
+    connection.execute("BEGIN IMMEDIATE")
+    application, version = connection.pragma("application_id"), connection.pragma("user_version")
+    if application == version == 0 and not connection.execute("SELECT count(*) FROM sqlite_schema").get:
+        connection.execute(_TABLES)
+        connection.pragma("application_id", _APPLICATION)
+        connection.pragma("user_version", SCHEMA_VERSION)
+    elif application != _APPLICATION:
+        raise StoreError(f"queue store {path}: it is a SQLite database of another program")
+    elif version > SCHEMA_VERSION:
+        text = f"it has version {version}, and this rpcmq knows {SCHEMA_VERSION}: a later one has used it"
+        raise StoreError(f"queue store {path}: {text}")
+    connection.execute("COMMIT")
+
+
+def _refusal(path: Path, error: apsw.Error) -> StoreError:
+    match error:
+        case apsw.BusyError() | apsw.LockedError():
+            text = "another router has it open"
+        case apsw.NotADBError():
+            text = "it is no SQLite database"
+        case apsw.CorruptError():
+            text = f"it is damaged ({error}): restore it from a copy"
+        case apsw.ReadOnlyError() | apsw.CantOpenError() | apsw.PermissionsError():
+            text = f"it cannot be written ({error}): check the rights of file and directory"
+        case _:
+            text = reason_of(error)
+    return StoreError(f"queue store {path}: {text}")
+
+
+def rows_of(connection: apsw.Connection, query: str, *values: object) -> list[tuple[Any, ...]]:
+    """All rows of ``query``: what is read may be changed meanwhile."""
+    return list(connection.execute(query, values))
+
+
+def reason_of(error: apsw.Error) -> str:
+    """An error of SQLite in words."""
+    return f"{type(error).__name__}: {error}"
+
+
+def row_checksum(numbers: Sequence[int], *values: bytes) -> int:
+    """The checksum of a row: its integers, and its blobs in their order."""
+    crc = crc32(pack(f">{len(numbers)}q", *numbers))
+    for value in values:
+        crc = crc32(value, crc32(len(value).to_bytes(4), crc))
+    return crc
+
+
+def is_whole(crc: object, numbers: Sequence[int], *values: bytes) -> bool:
+    """Whether a row is as it was written. Where it is not, its values may have any type."""
+    try:
+        return crc == row_checksum(numbers, *values)
+    except (StructError, TypeError):
+        return False

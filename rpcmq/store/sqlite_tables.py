@@ -1,0 +1,87 @@
+"""The segments of a SQLite store: their tables, and the picture of them in memory."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterable
+
+import apsw
+
+from rpcmq.store.contract import Lane, StoreError
+from rpcmq.store.segments import SEGMENT_ITEMS, Segment
+from rpcmq.store.sqlite_file import is_whole, rows_of
+
+__all__ = ["EPOCH", "MAKERS", "MAKERS_FROM", "Tables", "packed_numbers"]
+
+#: Names of the store's own notes: its openings, and the makers of items up to some number of each segment.
+EPOCH, MAKERS, MAKERS_FROM = ".epoch", ".makers", ".makers from"
+
+
+class Tables:
+    """All segments, as they are after the last commit.
+
+    Args:
+        segment_items: items of a segment.
+
+    Raises:
+        StoreError: the record of what has ended, or is postponed, is damaged.
+    """
+
+    def __init__(self, connection: apsw.Connection, segment_items: int) -> None:
+        self._connection = connection
+        self.segment_items = segment_items
+        #: The segments of each lane, in their order.
+        self.lanes: dict[Lane, list[Segment]] = {}
+        self.lane_of: dict[int, Lane] = {}
+        for name, queue, priority, first in rows_of(connection, "SELECT * FROM segments ORDER BY segment"):
+            lane = Lane(queue, priority)
+            self.add(lane, self._read(name, first))
+        for name, number, due, state, crc in connection.execute("SELECT * FROM postponed"):
+            if not is_whole(crc, (name, number, due), state):
+                raise self._damaged("postponed", number, "which items are postponed")
+            segment = self.find(self.lane_of[name], number) if name in self.lane_of else None
+            if segment is not None and segment.is_open(number):
+                segment.postpone(number)
+
+    def _read(self, name: int, first: int) -> Segment:
+        segment = Segment(name, first, self.segment_items)
+        last = self._connection.execute(f"SELECT max(number) FROM items_{name}").get
+        count = last - first + 1 if last is not None else 0
+        if not 0 <= count <= max(SEGMENT_ITEMS, self.segment_items):
+            raise self._damaged(f"items_{name}", last, "the number of its items")
+        segment.add(count)
+        for batch, numbers, crc in self._connection.execute(f"SELECT batch, numbers, crc FROM ended_{name}"):
+            if not is_whole(crc, (), numbers):
+                raise self._damaged(f"ended_{name}", batch, "which items were done")
+            for offset in array("I", numbers):
+                segment.end(first + offset)
+        return segment
+
+    def _damaged(self, table: str, row: object, unknown: str) -> StoreError:
+        text = f"row {row} of its table {table} is damaged, so that {unknown} is not known: restore a copy of the file"
+        return StoreError(f"queue store {self._connection.filename}: {text}")
+
+    def add(self, lane: Lane, segment: Segment) -> None:
+        """A segment was made."""
+        self.lanes.setdefault(lane, []).append(segment)
+        self.lane_of[segment.name] = lane
+
+    def drop(self, lane: Lane, segment: Segment) -> None:
+        """A segment was dropped."""
+        self.lanes[lane].remove(segment)
+        del self.lane_of[segment.name]
+
+    def find(self, lane: Lane, number: int) -> Segment | None:
+        """The segment of an item; None: it was dropped, or there was never one."""
+        segments = self.lanes.get(lane)
+        if not segments:
+            return None
+        at = bisect_right(segments, number, key=lambda segment: segment.first) - 1
+        return segments[at] if at >= 0 and number < segments[at].next else None
+
+
+def packed_numbers(segment: Segment, numbers: Iterable[int]) -> bytes:
+    """Numbers of items of ``segment`` as a row of its table of what has ended."""
+    first = segment.first
+    return array("I", [number - first for number in numbers]).tobytes()

@@ -1,0 +1,158 @@
+"""Power cuts and failing disks at random moments: nothing that was accepted is lost, or goes back, or is there in part.
+
+``python -m tests.store.crashes POINTS [SEED]`` tries so many moments; with ``--normal`` commits are not synced, and it
+must find losses.
+"""
+
+from __future__ import annotations
+
+import sys
+from itertools import count
+from pathlib import Path
+from random import Random
+from time import monotonic
+
+import apsw
+
+from rpcmq.store.contract import Change, StoreFailed
+from rpcmq.store.memory import MemoryStore
+from rpcmq.store.sqlite import SqliteStore
+from rpcmq.store.sqlite_file import abandon
+from tests.store.crash_disk import CrashDisk
+from tests.store.random_changes import RandomChanges, content_of, differences
+
+__all__ = ["Broken", "points_of"]
+
+_PATH = Path("/queue.db")
+_FAILURES = (apsw.SQLITE_FULL, apsw.SQLITE_IOERR)
+_ROUNDS = 60
+#: A store that cannot be opened after so many attempts never will be.
+_MOST_OPENINGS = 50
+
+
+class Broken(AssertionError):
+    """A store has lost something, or has it twice or in part."""
+
+
+class _Trial:
+    """One store that is used, cut off and opened again, beside one that is told the same and never fails."""
+
+    def __init__(self, seed: int, is_synced: bool) -> None:
+        self._random = random = Random(seed)
+        self._disk = CrashDisk(f"crash-{seed}", random)
+        self._is_synced = is_synced
+        self._changes = RandomChanges(random)
+        self._model = MemoryStore()
+        self.points = 0
+        self._store = self._open()
+
+    def run(self) -> None:
+        """Change something, most times with a power cut or a failure on the way."""
+        for _ in range(_ROUNDS):
+            changes = self._changes.some(self._model)
+            self._plan_trouble()
+            try:
+                verdicts = self._store.apply(changes)
+            except StoreFailed:
+                self._after_failure(changes)
+            else:
+                if verdicts != self._model.apply(changes):
+                    raise Broken(f"wrong answers: {verdicts}")
+        self._disk.cut_at = 0
+        self._disk.fail_at.clear()
+        self._compare()
+
+    def close(self) -> None:
+        """Let go of the disk, which must work for that."""
+        self._disk.crash()
+        abandon(self._store._connection)
+        self._disk.unregister()
+
+    def _plan_trouble(self) -> None:
+        random, disk = self._random, self._disk
+        choice = random.random()
+        if choice < 0.5:
+            disk.cut_at = disk.operations + random.randrange(1, 20)
+        elif choice < 0.6:
+            disk.fail_at[disk.operations + random.randrange(1, 20)] = random.choice(_FAILURES)
+
+    def _open(self) -> SqliteStore:
+        for _ in range(_MOST_OPENINGS):
+            try:
+                store = SqliteStore(_PATH, segment_items=8, vfs=self._disk.name)
+            except StoreFailed:
+                self._mend_disk()
+                continue
+            store._connection.pragma("wal_autocheckpoint", 20)
+            if not self._is_synced:
+                store._connection.pragma("synchronous", "normal")
+            return store
+        raise Broken("it cannot be opened any more")
+
+    def _mend_disk(self) -> None:
+        """A power cut is over, with what was not synced lost; another one may come during recovery."""
+        if self._disk.is_off:
+            self.points += 1
+            self._disk.crash()
+            if self._random.random() < 0.2:
+                self._disk.cut_at = self._disk.operations + self._random.randrange(1, 20)
+
+    def _after_failure(self, changes: list[Change]) -> None:
+        """The batch is there, or is not; done once more, as the contract has it, it is there once."""
+        former, self._model = self._model, self._model.copy()
+        self._model.apply(changes)
+        is_open = False
+        while not is_open:
+            self._mend_disk()
+            self._store = self._open()
+            try:
+                found = content_of(self._store)
+                if found not in (content_of(former), content_of(self._model)):
+                    was, wanted = content_of(former), content_of(self._model)
+                    raise Broken(
+                        f"neither before:\n{differences(found, was)}\nnor after:\n{differences(found, wanted)}"
+                    )
+                self._store.apply(changes)
+                is_open = True
+            except (StoreFailed, apsw.Error):
+                continue
+        self._compare()
+
+    def _compare(self) -> None:
+        found, wanted = content_of(self._store), content_of(self._model)
+        if found != wanted:
+            raise Broken(differences(found, wanted))
+
+
+def points_of(seed: int, is_synced: bool = True) -> int:
+    """Try the moments of one seed, and return how many power cuts there were.
+
+    Raises:
+        Broken: the store has lost something, or has it twice or in part.
+    """
+    trial = _Trial(seed, is_synced)
+    try:
+        trial.run()
+    finally:
+        trial.close()
+    return trial.points
+
+
+def _main(points: int, seed: int, is_synced: bool) -> int:
+    began, done, broken = monotonic(), 0, 0
+    for each in count(seed):
+        try:
+            done += points_of(each, is_synced)
+        except Broken as error:
+            broken += 1
+            if is_synced:
+                print(f"seed {each}: {error}", file=sys.stderr)
+        if done >= points or (not is_synced and each - seed >= points):
+            break
+    print(f"{done} power cuts in {monotonic() - began:.1f} s, {each - seed + 1} stores, {broken} broken")
+    return bool(broken) == is_synced
+
+
+if __name__ == "__main__":
+    numbers = [int(each) for each in sys.argv[1:] if each.isdecimal()]
+    sys.exit(_main(numbers[0], numbers[1] if len(numbers) > 1 else 1, "--normal" not in sys.argv))

@@ -1,0 +1,179 @@
+"""The contract of a store, of each implementation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from rpcmq.store.contract import (
+    Bury,
+    Done,
+    Forget,
+    Lane,
+    Maker,
+    Note,
+    Position,
+    Postpone,
+    Put,
+    Revive,
+    Store,
+    Stored,
+    Verdict,
+)
+from rpcmq.store.memory import MemoryStore
+from rpcmq.store.sqlite import SqliteStore
+from tests.store.random_changes import RandomChanges, content_of, differences
+
+LANE, URGENT = Lane("billing", 0), Lane("billing", 9)
+KNOWN, OTHER = Verdict(is_known=True), Verdict(is_known=True, is_other=True)
+MANY = (1000, 1 << 20)
+
+Reopen = Callable[[], Store]
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def reopen(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Reopen]:
+    """Opens the store, again after it was opened before."""
+    opened: list[Store] = []
+
+    def open_it() -> Store:
+        if request.param == "memory":
+            if opened:
+                opened[0].reopen()  # type: ignore[attr-defined]
+            else:
+                opened.append(MemoryStore())
+            return opened[0]
+        if opened:
+            opened.pop().close()
+        opened.append(SqliteStore(tmp_path / "queue.db", segment_items=8))
+        return opened[0]
+
+    yield open_it
+    for store in opened:
+        store.close()
+
+
+@pytest.fixture
+def store(reopen: Reopen) -> Store:
+    """An empty store."""
+    return reopen()
+
+
+def put(count: int, lane: Lane = LANE, due: int = 0, body: bytes = b"body") -> Put:
+    return Put(lane, body, at=1, due=due, maker=Maker(7, count))
+
+
+def numbers(items: object) -> list[int]:
+    assert isinstance(items, list)
+    return [each.number for each in items]
+
+
+def test_items_are_read_in_their_order_and_by_lane(store: Store) -> None:
+    verdicts = store.apply([put(1), put(2, URGENT), put(3)])
+    assert verdicts == [Verdict(1), Verdict(1), Verdict(2)]
+    assert numbers(store.read(LANE, 0, *MANY)) == [1, 2]
+    assert numbers(store.read(LANE, 1, *MANY)) == [2]
+    (item,) = store.read(URGENT, 0, *MANY)
+    assert isinstance(item, Stored)
+    assert (item.lane, item.maker, item.body, item.state, item.at) == (URGENT, Maker(7, 2), b"body", b"", 1)
+
+
+def test_no_more_is_read_than_was_asked_for(store: Store) -> None:
+    store.apply([put(count, body=bytes(100)) for count in range(1, 31)])
+    assert numbers(store.read(LANE, 0, 3, 1 << 20)) == [1, 2, 3]
+    assert numbers(store.read(LANE, 3, 1000, 150)) == [4, 5]
+    assert numbers(store.read(LANE, 5, 1000, 1)) == [6]
+    assert numbers(store.read(LANE, 6, 1000, 2400)) == list(range(7, 31))
+
+
+def test_an_id_is_put_once(store: Store) -> None:
+    given = Put(LANE, b"a", 1, id=b"invoice-17", digest=b"A")
+    assert store.apply([put(1), given]) == [Verdict(1), Verdict(2)]
+    assert store.apply([put(1), given, given._replace(body=b"b", digest=b"B")]) == [KNOWN, KNOWN, OTHER]
+    # Another queue has ids of its own, another priority of the same queue has not.
+    assert store.apply([given._replace(lane=Lane("images", 0)), given._replace(lane=URGENT)]) == [Verdict(1), KNOWN]
+    assert store.apply([put(2), put(2)]) == [Verdict(3), KNOWN]
+
+
+def test_an_id_is_known_after_its_item_is_done_and_after_the_next_opening(reopen: Reopen) -> None:
+    store = reopen()
+    given = Put(LANE, b"a", 1, id=b"invoice-17", digest=b"A")
+    store.apply([put(count) for count in range(1, 30)])
+    store.apply([given])
+    store.apply([Done(LANE, number) for number in range(1, 31)])
+    again = reopen()
+    assert again.recovered.ready[LANE] == 0 and again.recovered.epoch == 2
+    assert again.apply([put(29), put(5), given, put(30)]) == [KNOWN, KNOWN, KNOWN, Verdict(31)]
+
+
+def test_what_is_done_is_read_no_more(reopen: Reopen) -> None:
+    store = reopen()
+    store.apply([put(count) for count in range(1, 21)])
+    store.apply([Done(LANE, number) for number in (*range(1, 18), 19)])
+    assert numbers(store.read(LANE, 0, *MANY)) == [18, 20]
+    assert store.apply([Done(LANE, 3), Done(LANE, 99), Done(URGENT, 1), Postpone(LANE, 3, 5, b"")]) == [Verdict()] * 4
+    again = reopen()
+    assert numbers(again.read(LANE, 0, *MANY)) == [18, 20]
+    assert again.recovered.ready == {LANE: 2}
+    assert again.apply([put(21)]) == [Verdict(21)]
+
+
+def test_postponed_items_are_read_when_they_are_due(reopen: Reopen) -> None:
+    store = reopen()
+    store.apply([put(1), put(2, due=500), put(3, URGENT, due=300)])
+    store.apply([Postpone(LANE, 1, 400, b"failed once")])
+    assert numbers(store.read(LANE, 0, *MANY)) == []
+    assert store.next_due(Position()) == 300
+    assert store.read_due(299, Position(), *MANY) == []
+    again = reopen()
+    first, second = again.read_due(450, Position(), *MANY)
+    assert isinstance(first, Stored) and isinstance(second, Stored)
+    assert (first.lane, first.position.due, first.state) == (URGENT, 300, b"")
+    assert (second.lane, second.number, second.position.due, second.state) == (LANE, 1, 400, b"failed once")
+    assert again.next_due(second.position) == 500
+    assert again.read_due(450, second.position, *MANY) == []
+    again.apply([Done(LANE, 1), Postpone(LANE, 2, 100, b"sooner")])
+    assert [each.position.due for each in again.read_due(999, Position(), *MANY)] == [100, 300]
+
+
+def test_dead_items_are_kept_revived_and_forgotten(reopen: Reopen) -> None:
+    store = reopen()
+    store.apply([put(1), put(2), put(3)])
+    store.apply([Bury(LANE, 2, 70, b"raised"), Bury(LANE, 1, 80, b"raised, too"), Bury(LANE, 9, 80, b"")])
+    again = reopen()
+    assert again.recovered.dead == {"billing": 2}
+    first, second = again.read_dead("billing", Position(), 10)
+    assert isinstance(first, Stored) and isinstance(second, Stored)
+    assert (first.number, first.position.due, first.state, first.body) == (2, 70, b"raised", b"body")
+    assert again.read_dead("billing", first.position, 10) == [second]
+    assert numbers(again.read(LANE, 0, *MANY)) == [3]
+    assert again.apply([Revive(LANE, 2, 90, b"once more"), Forget(LANE, 1), Revive(LANE, 1, 90, b"")]) == [
+        Verdict(4), Verdict(), Verdict(),
+    ]  # fmt: skip
+    (revived,) = again.read_due(90, Position(), *MANY)
+    assert isinstance(revived, Stored)
+    assert (revived.number, revived.maker, revived.state) == (4, Maker(7, 2), b"once more")
+    assert again.read_dead("billing", Position(), 10) == []
+    assert again.apply([put(2)]) == [KNOWN]
+
+
+def test_notes_are_kept(reopen: Reopen) -> None:
+    reopen().apply([Note("billing", b"5 attempts"), Note("images", b"x"), Note("images", b"")])
+    assert reopen().recovered.notes == {"billing": b"5 attempts"}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_all_stores_do_the_same(reopen: Reopen, seed: int) -> None:
+    changes, model, store = RandomChanges(Random(seed)), MemoryStore(), reopen()
+    for round_ in range(60):
+        some = changes.some(model)
+        assert store.apply(some) == model.apply(some)
+        if round_ % 7 == 0:
+            store = reopen()
+            model.reopen()
+            assert store.recovered == model.recovered
+        found, wanted = content_of(store), content_of(model)
+        assert found == wanted, differences(found, wanted)

@@ -1,0 +1,217 @@
+"""The SQLite store: files that are none, damage, full disks, power cuts."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import sys
+from pathlib import Path
+from random import Random
+
+import apsw
+import pytest
+from gevent import subprocess
+
+from rpcmq.store.contract import Damaged, Done, Lane, Maker, Position, Postpone, Put, Stored, StoreError, StoreFailed
+from rpcmq.store.sqlite import SqliteStore
+from tests.store.crash_disk import CrashDisk
+from tests.store.crashes import points_of
+
+LANE = Lane("billing", 0)
+MANY = (1000, 1 << 20)
+
+
+def items(count: int, body: bytes = b"body") -> list[Put]:
+    return [Put(LANE, body + bytes([each & 255]), 1, maker=Maker(7, each)) for each in range(1, count + 1)]
+
+
+# --- files that cannot be used ---------------------------------------------------------------------
+
+
+def test_a_file_of_a_later_version_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "queue.db"
+    SqliteStore(path).close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA user_version = 2")
+    connection.close()
+    with pytest.raises(StoreError, match=r"queue\.db: it has version 2, and this rpcmq knows 1"):
+        SqliteStore(path)
+
+
+def test_a_database_of_another_program_is_refused_and_not_changed(tmp_path: Path) -> None:
+    path = tmp_path / "queue.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE theirs (a)")
+    connection.close()
+    with pytest.raises(StoreError, match="a SQLite database of another program"):
+        SqliteStore(path)
+    with sqlite3.connect(path) as connection:
+        assert connection.execute("SELECT name FROM sqlite_schema").fetchall() == [("theirs",)]
+    connection.close()
+
+
+@pytest.mark.parametrize("content", [b"no database, but a text that is long enough for a header" * 40, b"\0" * 5000])
+def test_a_file_that_is_no_database_is_refused(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "queue.db"
+    path.write_bytes(content)
+    with pytest.raises(StoreError, match=r"queue\.db"):
+        SqliteStore(path)
+    assert path.read_bytes()[: len(content)] == content
+
+
+def test_a_directory_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match=r"missing/queue\.db: it cannot be written"):
+        SqliteStore(tmp_path / "missing" / "queue.db")
+
+
+def test_a_second_router_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "queue.db"
+    store = SqliteStore(path)
+    program = (
+        "import sys; from pathlib import Path; from rpcmq.store.contract import StoreError\n"
+        "from rpcmq.store.sqlite import SqliteStore\n"
+        "try: SqliteStore(Path(sys.argv[1]))\n"
+        "except StoreError as error: print(error)"
+    )
+    run = subprocess.run([sys.executable, "-c", program, path], capture_output=True, text=True, timeout=60, check=True)
+    assert run.stdout == f"queue store {path}: another router has it open\n"
+    store.close()
+
+
+# --- damage ----------------------------------------------------------------------------------------
+
+
+def test_an_item_whose_row_was_changed_is_not_served(tmp_path: Path) -> None:
+    path = tmp_path / "queue.db"
+    store = SqliteStore(path)
+    store.apply(items(4))
+    store.apply([Postpone(LANE, 4, 9, b"once")])
+    store.close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE items_1 SET body = x'62' WHERE number IN (2, 4)")
+    connection.close()
+    again = SqliteStore(path)
+    first, second, third = again.read(LANE, 0, *MANY)
+    assert isinstance(first, Stored) and isinstance(third, Stored)
+    assert isinstance(second, Damaged) and second.number == 2
+    (late,) = again.read_due(9, Position(), *MANY)
+    assert isinstance(late, Damaged) and late.number == 4
+    again.close()
+
+
+def test_a_damaged_record_of_what_is_done_is_no_reason_to_do_it_again(tmp_path: Path) -> None:
+    path = tmp_path / "queue.db"
+    store = SqliteStore(path)
+    store.apply(items(4))
+    store.apply([Done(LANE, 2)])
+    store.close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE ended_1 SET numbers = x'00000000'")
+    connection.close()
+    with pytest.raises(
+        StoreError, match=r"row 1 of its table ended_1 is damaged, so that which items were done is not known"
+    ):
+        SqliteStore(path)
+
+
+def test_no_flipped_bit_is_served() -> None:
+    """Of each flip either nothing is seen, or it is noticed: never another body, never an item that was done."""
+    random = Random(5)
+    bodies = {each: b"body%d" % each + bytes(100) for each in range(1, 501)}
+    wanted = {each: body for each, body in bodies.items() if each % 3}
+    noticed = 0
+    for flip in range(100):
+        disk = CrashDisk(f"flip-{flip}", random)
+        store = SqliteStore(Path("/q.db"), vfs=disk.name)
+        store.apply([Put(LANE, body, 1, maker=Maker(7, each)) for each, body in bodies.items()])
+        store.apply([Done(LANE, each) for each in bodies if each not in wanted])
+        store.close()
+        disk.flip(random.randrange(disk.size_bytes << 3))
+        try:
+            store = SqliteStore(Path("/q.db"), vfs=disk.name)
+            found = store.read(LANE, 0, *MANY)
+        except (StoreError, StoreFailed, apsw.Error):
+            noticed += 1
+            continue
+        noticed += any(isinstance(each, Damaged) for each in found)
+        served = {each.number: each.body for each in found if isinstance(each, Stored)}
+        assert served.items() <= wanted.items(), (flip, found)
+        store.close()
+    assert noticed > 10
+
+
+# --- failing disks and power cuts ------------------------------------------------------------------
+
+
+def test_a_batch_that_failed_is_told_once_more_after_the_next_opening() -> None:
+    disk = CrashDisk("failing", Random(1))
+    store = SqliteStore(Path("/q.db"), vfs=disk.name)
+    store.apply(items(3))
+    disk.fail_at = dict.fromkeys(range(disk.operations + 1, disk.operations + 50), apsw.SQLITE_FULL)
+    with pytest.raises(StoreFailed, match=r"queue store /q\.db: FullError"):
+        store.apply(items(5))
+    with pytest.raises(StoreFailed):
+        SqliteStore(Path("/q.db"), vfs=disk.name)
+    disk.fail_at.clear()
+    again = SqliteStore(Path("/q.db"), vfs=disk.name)
+    assert [each.number for each in again.apply(items(5))] == [0, 0, 0, 4, 5]
+    assert len(again.read(LANE, 0, *MANY)) == 5
+    again.close()
+
+
+@pytest.mark.parametrize("seed", range(1, 11))
+def test_power_cuts_lose_nothing(seed: int) -> None:
+    assert points_of(seed)
+
+
+def test_a_store_that_does_not_sync_is_found_out() -> None:
+    """The control: with ``synchronous=NORMAL`` the same power cuts lose what was accepted."""
+    broken = 0
+    for seed in range(1, 6):
+        try:
+            points_of(seed, is_synced=False)
+        except AssertionError:
+            broken += 1
+    assert broken
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(1000, 20_000, 1000))
+def test_many_power_cuts_lose_nothing(seed: int) -> None:
+    """Together 20,000."""
+    points = 0
+    while points < 1053:
+        points += points_of(seed)
+        seed += 1
+
+
+# --- room ------------------------------------------------------------------------------------------
+
+
+def test_segments_of_which_all_is_done_are_dropped(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "queue.db", segment_items=10)
+    for each in range(20):
+        store.apply([put._replace(maker=Maker(8, each * 25 + at)) for at, put in enumerate(items(25), 1)])
+        store.apply([Done(LANE, number) for number in range(each * 25 + 1, each * 25 + 26)])
+    store.close()
+    with sqlite3.connect(tmp_path / "queue.db") as connection:
+        names = [name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE name LIKE 'items_%'")]
+        assert len(names) <= 2
+        positions = connection.execute("SELECT value FROM notes WHERE name = '.makers from'").fetchone()[0]
+    connection.close()
+    assert len(json.loads(positions)) <= 3
+    again = SqliteStore(tmp_path / "queue.db", segment_items=10)
+    assert again.apply([put._replace(maker=Maker(8, 500)) for put in items(1)])[0].is_known
+    again.close()
+
+
+def test_ids_of_users_are_forgotten_after_their_time(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "queue.db", ids_kept=1000)
+    given = Put(LANE, b"a", 1, id=b"invoice-17", digest=b"A")
+    store.apply([given])
+    assert store.apply([given._replace(at=1001)])[0].is_known
+    for at in range(1001, 3001, 250):
+        store.apply([Put(LANE, b"a", at, id=b"other-%d" % at, digest=b"A")])
+    assert not store.apply([given._replace(at=3001)])[0].is_known
+    assert store.apply([Put(LANE, b"a", 3001, id=b"other-2751", digest=b"A")])[0].is_known
+    store.close()
