@@ -34,7 +34,7 @@ _SHORT = 1.0
 _LASTING = frozenset({"self", "other-mesh", "id-taken", "queue-type", "key", "left"})
 #: Refusals because of a link that there is already, or will be soon.
 _LINKED = frozenset({"already-linked", "crossing"})
-#: Most connections at a time that are being made.
+#: Most connections at a time that are being made, direct ones and others; twice as many to routers that are known.
 _AT_ONCE = 32
 #: Seconds in which an answer to a probe shows that a router lives.
 _PROOF_SECONDS = 5.0
@@ -91,7 +91,7 @@ class Dialing:
                 seconds = _greeting_seconds(target)
                 text = f"{target.url}: connected, but nothing there has answered HELLO within {seconds:g} s"
                 self._fail(now, route, "no-answer", text)
-        for target in list(self._targets):
+        for target in self._targets.in_turn():
             if target.route is not None:
                 self._next_due = min(self._next_due, target.deadline if target.has_greeted else inf)
             elif self._is_wanted(target):
@@ -109,7 +109,9 @@ class Dialing:
             return self._targets.closed != "left" and self._may_resume(peering, target)
         if self._targets.closed or self._context.has_left(target.id):
             return False
-        return len(self._dials) < _AT_ONCE and self._peerings.has_room(target.is_relayed)
+        most = _AT_ONCE * (2 if target.is_known else 1)
+        is_free = sum(each.is_relayed == target.is_relayed for each in self._dials.values()) < most
+        return is_free and self._peerings.has_room(target.is_relayed)
 
     def _may_resume(self, peering: Peering, target: Target) -> bool:
         """Whether the link of ``peering`` may go on where ``target`` leads to."""

@@ -187,6 +187,7 @@ class Members(MeshPart):
             self._send(neighbour.link, [self.own(), *(each.record(now) for each in self.table)])
             self._changed(now)
         self._neighbours_changed(now)
+        self._note_linked(neighbour.identity.id)
         if resumed:
             return
         self._processes.changed(now)
@@ -239,11 +240,9 @@ class Members(MeshPart):
             return True  # it tells itself
         if said.incarnation >= MAX_INCARNATION:
             return False
-        if said.age < _FORGET * 1000 and self.table.take(now, said):
-            self._add_news(now, said.id, source)
-            self._learn(now, said)
-            if source.link not in self._context.limits and self._links.access.knows_router(said.key):
-                self._tell_parts(now, said)
+        may_tell = source.link not in self._context.limits and self._links.access.knows_router(said.key)
+        if said.age < _FORGET * 1000 and self._enter(now, said, source) and may_tell:
+            self._tell_parts(now, said)
         return True
 
     def _tell_parts(self, now: float, said: MemberBody) -> None:
@@ -266,28 +265,51 @@ class Members(MeshPart):
     def _take_from_itself(self, now: float, source: Neighbour, said: MemberBody) -> bool:
         if said.name != source.identity.name:
             return False
-        if not self.table.take(now, said):
+        if not self._enter(now, said, source):
             return True
         identity = source.identity
         changed = (identity.incarnation, identity.urls) != (said.incarnation, said.urls)
         identity.incarnation, identity.urls = said.incarnation, said.urls
-        self._add_news(now, said.id, source)
-        self._learn(now, said)
         if changed:
             self._processes.changed(now)
         return True
 
-    def _learn(self, now: float, said: MemberBody) -> None:
+    def _enter(self, now: float, said: MemberBody, source: Neighbour) -> bool:
+        """Enter a record; return whether it is news."""
+        table, linked = self.table, self._context.neighbours.by_id
+        if table.get(said.id) is None:
+            gives_way = table.one_too_many(source.identity.id, linked.keys())
+            if gives_way is not None:
+                table.remove(gives_way)
+                self._context.targets.forget(gives_way)
+        before = table.changes
+        if not table.take(now, said, source.identity.id):
+            return False
+        self._note_linked(said.id)
+        self._add_news(now, said.id, source)
         self._forget_at = min(self._forget_at, now - said.age / 1000 + _FORGET)
         self._alarm.by(self._forget_at)
-        for tell in self._context.on_topology:
-            tell(now)
+        self._learn(now, said)
+        if table.changes != before:
+            self._topology_changed(now)
+        return True
+
+    def _note_linked(self, id: int) -> None:
+        member = self.table.get(id)
+        if member is not None and id in self._context.neighbours.by_id:
+            member.was_linked = True
+
+    def _learn(self, now: float, said: MemberBody) -> None:
         targets = self._context.targets
         if said.left:
             targets.forget(said.id)
             self._context.solved(*said.urls)
         elif self._links.access.knows_router(said.key):
             targets.learn(now, said.id, filter(is_connect_url, said.urls), said.key)
+
+    def _topology_changed(self, now: float) -> None:
+        for tell in self._context.on_topology:
+            tell(now)
         self._processes.changed(now)
 
     # --- time --------------------------------------------------------------------------------
@@ -337,10 +359,16 @@ class Members(MeshPart):
             # As long as there is a link it need not be heard of.
             if (member := self.table.get(id)) is not None:
                 member.heard = now
-        for said in self.table.forget(now, _FORGET):
-            self._context.targets.rarely(said.id)
+        forgotten = self.table.forget(now, _FORGET)
+        for member in forgotten:
+            said = member.said
+            if member.was_linked:
+                self._context.targets.rarely(said.id)
+            else:
+                self._context.targets.forget(said.id)
             self._context.targets.on_due(now)  # of one that had left nothing is known any more
             text = f"router {said.name} (id {said.id}) was not heard of for {_FORGET:g} s"
             self._node.act(LogEvent("router forgotten", text, said.name))
-            self._processes.changed(now)
+        if forgotten:
+            self._topology_changed(now)
         self._forget_at = self.table.next_to_forget() + _FORGET

@@ -142,6 +142,7 @@ class Peerings:
     def dialed(self, now: float, target: Target, other: MeshIdentity, token: str, admission: Admission) -> None:
         """Make a link to ``other``, which has welcomed this router at ``target``."""
         assert target.route is not None, "its WELCOME came on it"
+        target.has_led = True
         link = self._new_link(other)
         admission.attach(link)
         self._begin(now, link, target.route, other, target, token, lambda: None)

@@ -22,6 +22,9 @@ __all__ = ["ProcessNews"]
 
 #: Seconds in which changes are gathered, and processes that are told at once.
 _GATHER, _TOLD_AT_ONCE = 0.01, 500
+#: Processes are told anew after this time (seconds) for each router, and so many bytes of the last time a second:
+#: routers may tell of others, and that these are gone, without end.
+_REST_PER_ROUTER, _BYTES_PER_SECOND = 1e-3, 10 << 20
 #: Most bytes of what processes are told, about: a WELCOME of more than 1 MiB would be refused.
 _MOST_BYTES = 256 * 1024
 
@@ -39,7 +42,8 @@ class ProcessNews:
         self._context = context
         self._table = table
         self._links = context.node.links
-        self._due = inf
+        self._due, self._rested_at = inf, 0.0
+        self._is_changed = False
         self._untold: list[Link] = []
         self._message = b""
         #: The last that processes were sent.
@@ -55,7 +59,8 @@ class ProcessNews:
         if not self._links.mesh:
             # At once: a process that is welcome meanwhile would use each of its routers on its own.
             self._links.mesh = self.routers().encode()
-        self._due = min(self._due, now + _GATHER)
+        self._is_changed = True
+        self._due = min(self._due, max(now + _GATHER, self._rested_at))
         self._alarm.by(self._due)
 
     def routers(self, go_to: str = "") -> RoutersBody:
@@ -79,11 +84,9 @@ class ProcessNews:
         if now < self._due:
             return
         self._due = inf
-        told = self.routers().encode()
-        if told != self._told:
-            self._told = self._links.mesh = told
-            self._message = self.routers().message()
-            self._untold = [link for link in self._links if link.follows_mesh]
+        if self._is_changed and now >= self._rested_at:
+            self._is_changed = False
+            self._renew(now)
         some = self._untold[-_TOLD_AT_ONCE:]
         del self._untold[-_TOLD_AT_ONCE:]
         for link in some:
@@ -91,6 +94,18 @@ class ProcessNews:
                 link.send(self._message)
         if self._untold:
             self._due = now + _GATHER
+        elif self._is_changed:
+            self._due = self._rested_at
+
+    def _renew(self, now: float) -> None:
+        """Find out whether there is anything new to tell."""
+        self._rested_at = now + _REST_PER_ROUTER * len(self._table)
+        told = self.routers().encode()
+        if told != self._told:
+            self._told = self._links.mesh = told
+            self._message = self.routers().message()
+            self._untold = [link for link in self._links if link.follows_mesh]
+            self._rested_at += len(self._message) * len(self._untold) / _BYTES_PER_SECOND
 
     def _identities(self) -> dict[int, Identity]:
         """Return the routers that a process may go on at, by their ids."""

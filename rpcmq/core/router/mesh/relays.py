@@ -25,6 +25,9 @@ __all__ = ["Relays"]
 
 #: Seconds in which changes of the topology are gathered before routers are dialled.
 _GATHER = 0.02
+#: Ways are found anew after this time (seconds) for each connection and router that is known: some twenty times as long
+#: as that takes, so that others, who may tell of new connections without end, have a twentieth of a processor.
+_REST_PER_CONNECTION, _REST_PER_ROUTER = 1e-6, 50e-6
 
 
 class Relays(MeshPart):
@@ -38,7 +41,7 @@ class Relays(MeshPart):
         self._connections.next_hop = self._next_hop
         self._routes: dict[int, Route] = {}
         self._is_stale = False
-        self._due = inf
+        self._due, self._rested_at = inf, 0.0
         context.route_to = self.route_to
         context.on_topology.append(self._changed)
         context.path_to = self.path_to
@@ -67,8 +70,15 @@ class Relays(MeshPart):
         return hop.link if hop is not None else None
 
     def _changed(self, now: float) -> None:
+        if now >= self._rested_at:
+            self._find_anew(now)
+        self._due = min(self._due, max(now + _GATHER, self._rested_at))
+
+    def _find_anew(self, now: float) -> None:
+        """Find the ways when one is asked for next."""
         self._is_stale = True
-        self._due = min(self._due, now + _GATHER)
+        table = self._context.members
+        self._rested_at = now + _REST_PER_CONNECTION * table.connections + _REST_PER_ROUTER * len(table)
 
     def neighbour_up(self, now: float, neighbour: Neighbour, resumed: bool) -> None:
         """It may be a way to others."""
@@ -91,12 +101,16 @@ class Relays(MeshPart):
         if now < self._due:
             return
         self._due = inf
+        self._find_anew(now)
         context, connections = self._context, self._connections
         for connection in list(connections.by_route.values()):
             if self.route_to(connection.peer) is None:
                 self._lose(now, connection, "there is no way to that router any more")
             elif (link := self._node.links.routes.get(connection.route)) is not None:
                 link.mark()  # it may have waited for a way
+        for target in [each for each in context.targets if each.is_relayed]:
+            if context.members.get(target.id) is None:
+                context.targets.unreachable(target.id)
         for member in context.members:
             route = self.route_to(member.said.id)
             may_link = self._node.links.access.knows_router(member.said.key)

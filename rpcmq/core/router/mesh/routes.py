@@ -41,10 +41,10 @@ def routes(own: int, neighbours: Iterable[int], table: MemberTable) -> dict[int,
             break
         farther: list[int] = []
         for id in ends:
-            for other in sorted(table.connected(id)):
-                if other != own and other not in found:
-                    found[other] = Route(found[id].hop, length, id)
-                    farther.append(other)
+            new = sorted([other for other in table.connected(id) if other not in found and other != own])
+            for other in new:
+                found[other] = Route(found[id].hop, length, id)
+            farther += new
         ends = farther
     return found
 

@@ -45,19 +45,20 @@ class Target:
         deadline: the time at which HELLO must have been answered.
         failures: attempts that failed since the last link that lasted.
         is_rare: whether nothing is heard of it.
+        has_led: whether it has led to a link.
         is_relayed: whether it is dialled over other routers; its url only names it then.
     """
 
     __slots__ = (
-        "_next_url", "deadline", "due", "failures", "has_greeted", "id", "is_configured", "is_rare", "is_relayed",
-        "route", "server_key", "urls",
+        "_next_url", "deadline", "due", "failures", "has_greeted", "has_led", "id", "is_configured", "is_rare",
+        "is_relayed", "route", "server_key", "urls",
     )  # fmt: skip
 
     def __init__(self, urls: tuple[str, ...], due: float, is_configured: bool, server_key: str = "") -> None:
         self.urls, self.server_key, self.is_configured = urls, server_key, is_configured
         self.id = 0
         self.route: bytes | None = None
-        self.has_greeted = self.is_rare = self.is_relayed = False
+        self.has_greeted = self.has_led = self.is_rare = self.is_relayed = False
         self.due, self.deadline = due, 0.0
         self.failures = self._next_url = 0
 
@@ -65,6 +66,11 @@ class Target:
     def url(self) -> str:
         """The url that is dialled, or is next."""
         return self.urls[self._next_url % len(self.urls)]
+
+    @property
+    def is_known(self) -> bool:
+        """Whether this router knows by itself that it is there: others may tell of routers that there are not."""
+        return self.is_configured or self.has_led
 
     def move_on(self) -> None:
         """Take the next url, if there are several."""
@@ -93,6 +99,10 @@ class Targets:
 
     def __iter__(self) -> Iterator[Target]:
         return iter(self._targets.values())
+
+    def in_turn(self) -> list[Target]:
+        """Return all of them in the order in which they are dialled: known routers, then whoever has waited longest."""
+        return sorted(self, key=lambda target: (not target.is_known, target.due))
 
     def close(self, reason: str) -> None:
         """Link to nobody from now on, because this router is ``left`` or ``draining``; the first reason holds."""
@@ -134,6 +144,9 @@ class Targets:
     def learn(self, now: float, id: int, urls: Iterable[str], server_key: str = "") -> None:
         """Dial the router ``id``, of which others tell that it can be reached at ``urls`` and has this key."""
         urls = tuple(urls)
+        same = self._targets.get(id)
+        if same is not None and (same.urls, same.server_key, same.is_rare) == (urls, server_key, False):
+            return  # as most: there may be thousands of targets
         known = next((each for each in self if each.is_configured and not set(urls).isdisjoint(each.urls)), None)
         target = self._targets.get(id)
         if known is not None:

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from rpcmq.core.common.topic_patterns import pattern_states
 from rpcmq.core.router.access_control import AllowAll
+from rpcmq.core.router.actions import Action, Dial
+from rpcmq.core.router.mesh import relays
 from rpcmq.core.router.mesh.domains import Domains
 from rpcmq.core.router.mesh.limits import LinkLimits
+from rpcmq.core.router.mesh.routes import Route, routes
 from rpcmq.core.router.settings import Settings
 from rpcmq.testing.mesh_network import MeshNetwork
 from rpcmq.wire import Address, Kind, origin_of, pack
 from rpcmq.wire.bodies import SubscribeBody
 from rpcmq.wire.json_body import json_bytes
-from rpcmq.wire.mesh_bodies import MAX_INCARNATION, MemberBody, MembersBody
+from rpcmq.wire.mesh_bodies import MAX_INCARNATION, MAX_ROUTERS, MemberBody, MembersBody
 from tests.core.router.mesh.joining import members_of, neighbours, problems, told
 from tests.core.router.mesh.links import link_routers, neighbour_of
 
@@ -180,3 +184,83 @@ def test_patterns_of_a_router_cannot_slow_events_without_end(net: MeshNetwork) -
     assert sum(pattern_states(pattern) for _, pattern in at_a.patterns) == at_a.window.states
     assert 0 < len(at_a.patterns) < 300
     assert problems(net, "a") == {}
+
+
+# --- room for others -------------------------------------------------------------------------
+
+
+def own_record(net: MeshNetwork, neighbours: tuple[int, ...], sequence: int = 99) -> MemberBody:
+    return member(2, neighbours, name="b", incarnation=net.router_of("b").mesh.own.incarnation, sequence=sequence)
+
+
+def test_routers_that_are_made_up_push_out_only_each_other(net: MeshNetwork) -> None:
+    tell(net, *(member(id) for id in range(100, 1200)))
+    table = members_of(net, "a").table
+    assert len(table) == MAX_ROUTERS
+    net.add_router("c", peers=("a",))
+    net.advance(1.0)
+    tell(net, *(member(id, sequence=2) for id in range(100, 1200)), *(member(id) for id in range(2000, 2100)))
+    c = table.get(net.router_of("c").mesh.own.id)
+    assert len(table) == MAX_ROUTERS and c is not None and c.said.name == "c"
+
+
+def test_routers_that_were_made_up_are_not_dialled_once_they_are_forgotten(net: MeshNetwork) -> None:
+    tell(net, own_record(net, (1, *range(100, 199))), *(member(id, urls=("inproc://none",)) for id in range(100, 199)))
+    targets = net.router_of("a").mesh.targets
+    assert len(list(targets)) >= 198
+    net.advance(130.0)
+    assert not {target.id for target in targets} - {2}
+
+
+def test_whoever_waits_to_be_dialled_has_its_turn(net: MeshNetwork) -> None:
+    dialled: set[str] = set()
+
+    def noting(action: Action) -> None:
+        if isinstance(action, Dial):
+            dialled.add(action.url)
+
+    net.hosts["a"].on_action = noting
+    urls = [f"inproc://none-{number}" for number in range(300)]
+    tell(net, *(member(100 + number, urls=(url,)) for number, url in enumerate(urls)))
+    net.advance(60.0)
+    assert dialled == set(urls)
+
+
+def test_a_router_that_is_known_is_dialled_before_those_that_are_made_up(net: MeshNetwork) -> None:
+    tell(net, *(member(100 + number, urls=(f"inproc://none-{number}",)) for number in range(300)))
+    net.advance(2.0)
+    net.add_router("c", peers=())
+    net.router_of("a").mesh.members.join(net.now, "inproc://c")
+    net.advance(1.0)
+    assert "c" in {each.name for each in net.router_of("a").mesh.neighbours}
+
+
+def test_ways_are_found_anew_now_and_then_however_often_connections_change(
+    net: MeshNetwork, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = range(100, 200)
+    record = {id: tuple(each for each in ids if each != id) for id in ids}
+    tell(net, own_record(net, (1, *list(ids)[:90])))
+    tell(net, *(member(id, (2, *record[id][:-1])) for id in ids))
+    times: list[float] = []
+
+    def noting(*args: Any) -> dict[int, Route]:
+        times.append(net.now)
+        return routes(*args)
+
+    monkeypatch.setattr(relays, "routes", noting)
+    for number in range(200):
+        link = neighbour_of(net, "b", "a")
+        link.send(
+            MembersBody(members=(member(100, (2, *record[100][: 50 + number % 2]), sequence=2 + number),)).message()
+        )
+        net.advance(0.001)
+        assert net.router_of("a").mesh.relays.route_to(101) is not None
+    assert 1 <= len(times) <= 30
+
+
+def test_a_record_that_says_nothing_new_moves_nothing(net: MeshNetwork) -> None:
+    tell(net, own_record(net, (1, 100)), member(100))
+    changes = members_of(net, "a").table.changes
+    tell(net, member(100, sequence=2), own_record(net, (100, 1), sequence=100))
+    assert members_of(net, "a").table.changes == changes

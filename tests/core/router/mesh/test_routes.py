@@ -19,7 +19,7 @@ def table_of(neighbours: dict[int, set[int]], own: int = 1, left: int = 0) -> Me
             said = MemberBody(
                 mesh="m", name=f"r{id}", id=id, incarnation=1, sequence=1, neighbours=tuple(others), left=id == left
             )
-            table.take(0.0, said)
+            table.take(0.0, said, 2)
     return table
 
 
