@@ -8,7 +8,6 @@ from typing import Any
 
 from rpcmq.core.common.timing_wheel import DeadlineWheel
 from rpcmq.core.router.mesh.adoption import Adoption
-from rpcmq.core.router.mesh.forwarding import Forwarding
 from rpcmq.core.router.model import Request
 from rpcmq.core.router.router import Router
 from rpcmq.core.router.usage import MESSAGE_OVERHEAD, SharedUsage, Usage
@@ -82,10 +81,6 @@ def _asked_for(router: Router) -> Iterator[Request]:
     for part in router.mesh.parts:
         if isinstance(part, Adoption):
             yield from part.waiting
-        elif isinstance(part, Forwarding):
-            # What a neighbour has for a group is none of what its link has.
-            for work in part._work.values():
-                yield from (each.request for other in work.all() for each in other.in_flight.values())
 
 
 def _walk(path: str, value: Any, seen: set[int]) -> Iterator[tuple[str, Any]]:

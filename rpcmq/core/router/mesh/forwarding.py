@@ -21,7 +21,7 @@ from rpcmq.core.router.base_link import BaseLink
 from rpcmq.core.router.forwarded import Elsewhere
 from rpcmq.core.router.link_states import LinkState
 from rpcmq.core.router.mesh.neighbours import Neighbour
-from rpcmq.core.router.mesh.offered_work import OfferedWork
+from rpcmq.core.router.mesh.offered_work import CopiesElsewhere, OfferedWork
 from rpcmq.core.router.mesh.part import MeshContext, MeshPart
 from rpcmq.core.router.mesh.places import Place, Tag
 from rpcmq.core.router.mesh.wants import want, want_more
@@ -65,6 +65,7 @@ class Forwarding(MeshPart):
         # Bound once: they are on the path of each call.
         self._take_reply, self._deliveries = dispatch.reply, dispatch.deliveries
         self._work = context.offered
+        dispatch.elsewhere.append(CopiesElsewhere(self._work))
         dispatch.deliveries.elsewhere = self
         context.places.on_changed.append(self._place_changed)
         self.kinds = {

@@ -7,12 +7,15 @@ one of its own, so that any tag on its link stands for the one pseudo-consumer t
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+
+from rpcmq.core.router.base_link import BaseLink
 from rpcmq.core.router.forwarded import Elsewhere
 from rpcmq.core.router.mesh.places import Place, Tag
 from rpcmq.core.router.model import Consumer, Link, Request, Topic
 from rpcmq.wire import Address
 
-__all__ = ["OfferedWork"]
+__all__ = ["CopiesElsewhere", "OfferedWork"]
 
 #: A neighbour's own credit is what counts: :class:`rpcmq.core.router.remotes.Remote`.
 _UNLIMITED = 1 << 30
@@ -82,9 +85,25 @@ class OfferedWork:
         is_call_to_it = key not in consumer.in_flight and call is not None and call.request.destination.topic is group
         return self.whole if is_call_to_it else consumer
 
+    def copies(self) -> Iterator[Request]:
+        """The copies for groups that the neighbour has: they are none of what the consumers of its link have."""
+        for consumer in self._groups.values():
+            yield from (delivery.request for delivery in consumer.in_flight.values())
+
     def all(self) -> list[Elsewhere]:
         """All pseudo-consumers."""
         return [self.whole, *self._groups.values()]
+
+
+class CopiesElsewhere:
+    """Iterates over the copies for groups that neighbours have, whose ``offered`` work is given by their links."""
+
+    def __init__(self, offered: Mapping[BaseLink, OfferedWork]) -> None:
+        self._offered = offered
+
+    def __iter__(self) -> Iterator[Request]:
+        for work in self._offered.values():
+            yield from work.copies()
 
 
 class _AnyTag(dict[int, Consumer]):

@@ -70,8 +70,8 @@ class Dispatch:
     """
 
     __slots__ = (
-        "_destinations", "_directory", "_links", "_settings", "adopts", "asked_for", "casts", "deliveries",
-        "departures", "on_forwarded_answered", "recovery", "refuses_nested_work", "requests", "settlements", "streams",
+        "_destinations", "_directory", "_links", "_settings", "adopts", "casts", "deliveries", "departures",
+        "elsewhere", "on_forwarded_answered", "recovery", "refuses_nested_work", "requests", "settlements", "streams",
     )  # fmt: skip
 
     def __init__(self, settings: Settings, links: LinkTable, directory: Directory, now: float) -> None:
@@ -93,8 +93,8 @@ class Dispatch:
         self.adopts: Callable[[float, Link, Request], bool] = lambda now, link, request: False
         #: Called with (now, request, delivery) when the answer to another router's request is in its outbox; or None.
         self.on_forwarded_answered: Callable[[float, Forwarded, Delivery], None] | None = None
-        #: Messages that may have been started, and that other routers are asked for meanwhile.
-        self.asked_for: Iterable[Request] = ()
+        #: Requests that no link has, and no queue of a topic: copies that neighbours have, messages that are asked for.
+        self.elsewhere: list[Iterable[Request]] = []
         #: Whether a drain waits for running handlers no more, and so returns what these ask for, too.
         self.refuses_nested_work = False
 
@@ -376,7 +376,7 @@ class Dispatch:
         for topic in self._directory:
             for queue in (topic.queue, *(server.queue for server in topic.servers.values())):
                 yield from (each for each in queue if not each.is_call)
-        yield from (each for each in self.asked_for if not each.is_call)
+        yield from (each for requests in self.elsewhere for each in requests if not each.is_call)
 
     def check(self) -> None:
         """Assert the invariants. For tests: scans every table."""

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from rpcmq.core.router.settings import Settings
+from rpcmq.errors import Outcome
 from rpcmq.testing.mesh_network import MeshNetwork
 from rpcmq.wire import SETTLEMENT, Flag, Kind
 from rpcmq.wire.adoption import HERE_RECORD, Word, where_records
+from tests.core.router.logged import Memory
 
 
 @pytest.fixture
@@ -111,3 +113,24 @@ def test_a_consumer_that_is_lost_with_a_copy_says_nothing_of_the_message(net: Me
     worker.send(Kind.HERE, HERE_RECORD.pack(key, stamp, Word.RUNNING), consumer=0)
     worker.send(Kind.REPLY, b"done", key=key, attempt=stamp[-1], consumer=0, format=1)
     assert call.end.payload == b"done"
+
+
+@pytest.mark.parametrize("verb", ["call", "cast"])
+def test_a_copy_that_a_neighbour_has_is_in_the_dispatch_log_when_its_router_ends(verb: str) -> None:
+    sink = Memory()
+    net = MeshNetwork(settings=Settings(recovery_seconds=0.0), sinks={"a": sink})
+    net.advance(2.0)
+    api = net.process("api", router="a")
+    worker, audit = net.process("worker", router="b"), net.process("audit", router="c")
+    worker.register("jobs")
+    audit.register("jobs", group="audit")
+    net.advance(1.0)
+    if verb == "call":
+        api.request("jobs", ttl=60)
+    else:
+        api.cast("jobs")
+    net.advance(0.1)
+    audit.take(Kind.CAST)
+    net.router_of("a").close(net.now)
+    ended = [record.outcome for record in sink.entries() if record.outcome is not None]
+    assert ended == [Outcome.LINK_LOST] * 2, "the message, and its copy"
