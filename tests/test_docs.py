@@ -36,6 +36,11 @@ def prose_of(name: str) -> str:
     return re.sub(r"^```.*?^```$", "", text_of(name), flags=re.MULTILINE | re.DOTALL)
 
 
+def test_no_document_has_both_sides_of_a_merge() -> None:
+    mark = re.compile(r"^(<<<<<<<|>>>>>>>) .*", re.MULTILINE)
+    assert {name: found for name in NAMES if (found := mark.findall(text_of(name)))} == {}
+
+
 def links_of(name: str) -> Iterator[str]:
     for target in re.findall(r"\]\(([^)\s]+)\)", prose_of(name)):
         if not re.match(r"[a-z]+:", target):
