@@ -172,8 +172,21 @@ class Mesh(NodeType):
         if not resumed:
             self.neighbours.add(neighbour)
             text = f"linked to router {neighbour.name} ({', '.join(neighbour.identity.urls) or 'url unknown'})"
+            if (namesake := self._gone_namesake(neighbour)) is not None:
+                text += (
+                    f"; router {namesake}, which had the same name, is not linked: if this is the same router with"
+                    " another router.listen, set router.id, which stays"
+                )
             self._context.act(LogEvent("router linked", text, neighbour.name))
         self._tell(now, "neighbour_up", neighbour, resumed)
+
+    def _gone_namesake(self, neighbour: Neighbour) -> int | None:
+        """The id of a router that had the name of ``neighbour`` and cannot be reached; None: there is none."""
+        identity, by_id = neighbour.identity, self.neighbours.by_id
+        for said in (member.said for member in self.members.table if member.said.name == identity.name):
+            if said.id != identity.id and not said.left and (said.id not in by_id or not by_id[said.id].is_usable):
+                return said.id
+        return None
 
     def _gone(self, now: float, neighbour: Neighbour, reason: str) -> None:
         self.neighbours.remove(neighbour)

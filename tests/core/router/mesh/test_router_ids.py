@@ -52,3 +52,23 @@ def test_a_call_goes_on_at_the_other_one(net: MeshNetwork) -> None:
     node.send(Kind.HERE, HERE_RECORD.pack(key, stamp, Word.RUNNING), consumer=0)
     node.send(Kind.REPLY, b"once", key=request.key, attempt=stamp[-1], consumer=0, format=1)
     assert call.end.payload == b"once"
+
+
+def test_the_log_explains_a_router_that_comes_back_with_another_id() -> None:
+    net = MeshNetwork(settings=Settings(recovery_seconds=0.0))
+    net.advance(2.0)
+    net.hosts["c"].kill()
+    net.advance(0.1)
+    noted = len(net.hosts["a"].notes)
+    net.add_router("again", peers=("a",), router_name="c", router_id=33)
+    net.advance(2.0)
+    (linked,) = [note.text for note in net.hosts["a"].notes[noted:] if note.event == "router linked"]
+    assert "router 3, which had the same name, is not linked" in linked and "router.id" in linked
+
+
+def test_namesakes_that_are_linked_need_no_explanation() -> None:
+    net = MeshNetwork(settings=Settings(recovery_seconds=0.0))
+    net.add_router("again", router_name="c", router_id=33)
+    net.advance(2.0)
+    texts = [note.text for host in net.hosts.values() for note in host.notes if note.event == "router linked"]
+    assert len(texts) == 12 and not any("same name" in text for text in texts)
