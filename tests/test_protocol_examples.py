@@ -15,7 +15,7 @@ from rpcmq.core.common import session as link
 from rpcmq.core.common.topic_patterns import MAX_TOPIC_BYTES, MAX_TOPIC_WORDS
 from rpcmq.core.process import calls as caller
 from rpcmq.core.process import direct_links as peers
-from rpcmq.core.process import recent_messages
+from rpcmq.core.process import recent_messages, tickets
 from rpcmq.core.process.uplink import Uplink
 from rpcmq.core.process.uplink_states import TRANSITIONS, UplinkState
 from rpcmq.core.router import view_rows
@@ -332,7 +332,7 @@ def test_limits_without_a_setting_are_those_of_the_code() -> None:
     assert stated["rows of a view"] == str(view_rows.MAX_ROWS)
     assert stated["nesting of typed JSON"] == str(DEFAULT_MAX_DEPTH)
     assert f"this implementation remembers {recent_messages._MAX_MESSAGES}" in TEXT
-    assert f"for {peers.TICKET_SECONDS:.0f} s" in TEXT
+    assert f"for {tickets.TICKET_SECONDS:.0f} s" in TEXT
     assert f"up to {peers.MAX_WAITING:,} more wait" in TEXT
 
 

@@ -228,7 +228,9 @@ class DirectLinks:
             for link in self._peers.revoked(body.revoked):
                 self._socket.disconnect(link, "its key was revoked, or has lost a right")
             return
-        self._peers.announce(now, body.ticket or "", body.identity or "", body.key or "", body.topic or "")
+        self._peers.announce(
+            now, body.ticket or "", body.identity or "", body.key or "", body.topic or "", body.via or ""
+        )
 
     def _after_receive(self) -> None:
         shell = self._process.shell

@@ -264,6 +264,8 @@ class IntroductionBody(Body):
     topic: str | None = string(None, most=_MAX_SHORT)
     #: With CURVE: the peer's public key.
     key: str | None = string(None, most=_MAX_SHORT)
+    #: To the process that listens: the name of the router that has introduced the caller, if that is not its own.
+    via: str | None = string(None, most=_MAX_SHORT)
     #: With CURVE: a public key that has lost rights.
     revoked: str | None = string(None, most=_MAX_SHORT)
     #: Mask of the formats that the peer decodes.

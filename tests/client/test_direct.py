@@ -335,7 +335,7 @@ def test_a_second_hello_changes_nothing():
 
 
 def test_tickets_are_bounded_for_each_caller_and_in_all(monkeypatch):
-    monkeypatch.setattr("rpcmq.core.process.direct_links.MAX_TICKETS", 40)
+    monkeypatch.setattr("rpcmq.core.process.tickets.MAX_TICKETS", 40)
     peers = lone_peers()
     for number in range(1000):
         peers.announce(0.0, f"m{number}", "mallory", "M")
@@ -345,7 +345,7 @@ def test_tickets_are_bounded_for_each_caller_and_in_all(monkeypatch):
     assert len(peers._tickets) == 40 and peers.is_announced(1.0, "H")
     peers.revoked("H")
     peers.announce(100.0, "late", "mallory", "M")
-    assert list(peers._tickets) == ["late"] and peers._tickets_of == {"mallory": 1}
+    assert len(peers._tickets) == 1 and "late" in peers._tickets and not peers.is_announced(100.0, "H")
 
 
 @pytest.mark.parametrize("url", ["inproc://zeromq.zap.01", "ipc:///run/secret.sock", "udp://10.0.0.1:1", "nonsense"])

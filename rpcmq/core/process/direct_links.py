@@ -15,6 +15,7 @@ from rpcmq.core.common.text import shorten
 from rpcmq.core.process.call import Call
 from rpcmq.core.process.task import Registration
 from rpcmq.core.process.task_table import TaskTable
+from rpcmq.core.process.tickets import Tickets
 from rpcmq.errors import LinkLost, Outcome, ProtocolError, error_for
 from rpcmq.payload.format import Format
 from rpcmq.wire import (
@@ -38,15 +39,10 @@ from rpcmq.wire.bodies import DirectHelloBody, DirectWelcomeBody, ErrorBody, Ref
 
 __all__ = ["DirectLink", "DirectLinkTable"]
 
-#: Validity of a ticket (seconds).
-TICKET_SECONDS = 30.0
 #: Most direct calls waiting beyond a registration's credit.
 MAX_WAITING = 10_000
 #: Most bytes of their payloads.
 MAX_WAITING_BYTES = 64 << 20
-#: Most tickets of one caller, and of all: beyond that the oldest are discarded.
-MAX_TICKETS_EACH = 32
-MAX_TICKETS = 10_000
 #: Longest wait of a HELLO for its sender's introduction (seconds): the two race.
 EARLY_SECONDS = 0.5
 #: Most HELLOs that wait, and bytes of each.
@@ -54,17 +50,7 @@ MAX_EARLY = 100
 _MAX_EARLY_BYTES = 2048
 
 
-class _Ticket(NamedTuple):
-    identity: str
-    #: Public key of the expected caller; empty without CURVE.
-    key: str
-    #: The topic it was introduced for.
-    topic: str
-    until: float
-
-
 _HELLO = bytes([Kind.HELLO])
-_NO_TICKET = _Ticket("", "", "", 0.0)
 
 
 class DirectLink:
@@ -108,9 +94,7 @@ class DirectLinkTable:
     def __init__(self, identity: str, tasks: TaskTable) -> None:
         self._identity = identity
         self._tasks = tasks
-        #: The oldest first.
-        self._tickets: dict[str, _Ticket] = {}
-        self._tickets_of: Counter[str] = Counter()
+        self._tickets = Tickets()
         #: HELLOs that came before the introductions of their senders, by ticket.
         self._early: dict[str, _EarlyHello] = {}
         self._handles = 0
@@ -126,19 +110,15 @@ class DirectLinkTable:
         #: Called with the connection of a peer that was admitted.
         self.on_admitted: Callable[[bytes], None] = lambda route: None
 
-    def announce(self, now: float, ticket: str, identity: str, key: str = "", topic: str = "") -> None:
-        """Expect a caller of ``topic``, who will connect with the public ``key``."""
-        while self._tickets:
-            oldest = next(iter(self._tickets))
-            if self._tickets[oldest].until > now and len(self._tickets) < MAX_TICKETS:
-                break
-            self._take_ticket(oldest)
-        if self._tickets_of[identity] >= MAX_TICKETS_EACH:
+    def announce(self, now: float, ticket: str, identity: str, key: str = "", topic: str = "", via: str = "") -> None:
+        """Expect a caller of ``topic``, who will connect with the public ``key``.
+
+        Args:
+            via: the name of the router that has introduced it; empty: this process's own.
+        """
+        if not self._tickets.add(now, ticket, identity, key, topic, via):
             self.refused["tickets"] += 1
             return
-        self._take_ticket(ticket)
-        self._tickets[ticket] = _Ticket(identity, key, topic, now + TICKET_SECONDS)
-        self._tickets_of[identity] += 1
         early = self._early.pop(ticket, None)
         if early is not None:
             self._admit(now, early.route, DirectHelloBody.of(early.message), early.user)
@@ -150,17 +130,9 @@ class DirectLinkTable:
                 del self._early[ticket]
                 self._admit(now, early.route, DirectHelloBody.of(early.message), early.user)
 
-    def _take_ticket(self, ticket: str) -> _Ticket:
-        known = self._tickets.pop(ticket, _NO_TICKET)
-        if known.identity:
-            self._tickets_of[known.identity] -= 1
-            if not self._tickets_of[known.identity]:
-                del self._tickets_of[known.identity]
-        return known
-
     def is_announced(self, now: float, key: str) -> bool:
         """Whether a caller with the public ``key`` was announced and has not connected yet."""
-        return any(known.key == key and now < known.until for known in self._tickets.values())
+        return self._tickets.is_expected(now, key)
 
     def revoked(self, key: str) -> list[DirectLink]:
         """Forget the tickets of ``key``, which the router has revoked or restricted.
@@ -168,8 +140,7 @@ class DirectLinkTable:
         Returns:
             The links to end.
         """
-        for ticket in [t for t, known in self._tickets.items() if known.key == key]:
-            self._take_ticket(ticket)
+        self._tickets.forget_key(key)
         return [link for link in self.links.values() if link.key == key]
 
     def connect(self, route: bytes, identity: str, ticket: str, key: str = "") -> DirectLink:
@@ -278,7 +249,7 @@ class DirectLinkTable:
 
     def _admit(self, now: float, route: bytes, hello: DirectHelloBody, user: str) -> None:
         """Welcome the peer that says ``hello``, or refuse it."""
-        identity, key, topic, until = self._take_ticket(hello.ticket)
+        identity, key, topic, until, _ = self._tickets.take(hello.ticket)
         link = DirectLink(self.dirty, route, identity, key)
         if not identity or until < now or hello.identity != identity or user != key:
             self._refuse(link, "ticket", "ticket", "the ticket is unknown or too old")

@@ -109,7 +109,9 @@ class Introductions(MeshPart, OtherIntroducers):
 
     def _introduce(self, now: float, link: Link, message: bytes) -> None:
         body = IntroduceBody.of(message)
-        link.send(self._peer2peer.introduce_here(now, Caller(body.identity, body.key), message))
+        # Whatever routers make up, each pushes out only what it has introduced itself.
+        caller = Caller(body.identity, body.key, link.identity)
+        link.send(self._peer2peer.introduce_here(now, caller, message))
 
     # --- neighbours and time -----------------------------------------------------------------
 

@@ -21,6 +21,8 @@ class Caller(NamedTuple):
     identity: str
     #: Its public key; None without CURVE.
     key: str | None
+    #: The name of the router that it is linked to; None: this one.
+    via: str | None = None
 
 
 class OtherIntroducers:
@@ -85,7 +87,7 @@ class Peer2Peer(NodeType):
         # With CURVE, each accepts the other's key, and no other, on the connection that comes of this.
         target_key = target.link.key.public if target.link.key is not None else None
         to_target = IntroductionBody(
-            ticket=ticket, topic=destination.name, identity=caller.identity, key=caller.key
+            ticket=ticket, topic=destination.name, identity=caller.identity, key=caller.key, via=caller.via
         )  # fmt: skip
         target.link.send(to_target.message(key=key))
         return IntroductionBody(

@@ -46,7 +46,7 @@ def test_a_consumer_of_another_router_is_introduced(net: MeshNetwork, api: Proce
     body = introduced(api)
     notice = node.take(Kind.INTRODUCTION).body
     assert body["url"] == "tcp://10.0.0.7:4711" and body["identity"] == "node-b" and body["topic"] == "compute"
-    assert notice == {"ticket": body["ticket"], "topic": "compute", "identity": "api", "url": ""}
+    assert notice == {"ticket": body["ticket"], "topic": "compute", "identity": "api", "url": "", "via": "a"}
 
 
 def test_a_consumer_of_its_own_router_comes_first(net: MeshNetwork, api: Process):
