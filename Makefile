@@ -29,12 +29,13 @@ MORE_TESTS := tests/latency/jobs/test_stream_process.py \
 	tests/fuzz \
 	tests/faults/test_three_routers.py \
 	tests/faults/test_mesh_drill.py \
-	tests/examples/test_mesh.py \
+	tests/examples \
 	tests/mesh \
 	tests/core/router/mesh \
 	tests/transport/test_dialed_routers.py \
 	tests/integration/test_mesh_deaths.py \
 	tests/cli/test_drill.py \
+	tests/cli/test_bench.py \
 	tests/threads/test_interrupted.py \
 	--deselect "tests/integration/test_mesh_deaths.py::test_nothing_is_lost_doubled_or_failed[SIGSTOP]"
 

@@ -20,6 +20,7 @@ from tests.server.daemons import COMMAND, SECONDS, environment, eventually, run
 pytestmark = pytest.mark.integration
 
 Invoke = Callable[..., SimpleNamespace]
+SIGNALS = [pytest.param(signal.SIGTERM, 143, marks=pytest.mark.long), (signal.SIGINT, 130)]
 
 
 def children(pid: int) -> list[int]:
@@ -59,7 +60,7 @@ def test_bench_over_a_given_router(system: SimpleNamespace) -> None:
     assert ["call", "4"] in words and ["cast", "1"] in words
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(("number", "code"), SIGNALS)
 def test_bench_that_is_stopped_leaves_no_process(number: signal.Signals, code: int) -> None:
     with subprocess.Popen(
         [*COMMAND, "bench", "--seconds", "30"], env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -87,7 +88,7 @@ def bench_rows(client: Client, view: str) -> list[dict[str, Any]]:
     return [row for row in rows if row["topic"].startswith("rpcmq-bench")]
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(("number", "code"), SIGNALS)
 def test_bench_that_is_stopped_leaves_nothing_in_the_router(
     system: SimpleNamespace, number: signal.Signals, code: int
 ) -> None:

@@ -98,7 +98,9 @@ def _processes_of(folder: Path) -> list[int]:
 
 
 @pytest.mark.fault
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(
+    ("number", "code"), [pytest.param(signal.SIGTERM, 143, marks=pytest.mark.long), (signal.SIGINT, 130)]
+)
 # The processes that run when the signal comes: the router starts; services start; there is load, and are faults.
 @pytest.mark.parametrize("running", [1, 3, 5])
 def test_a_drill_that_is_stopped_leaves_nothing(

@@ -71,13 +71,16 @@ def test_books_agree_though_a_router_and_a_node_are_killed(tmp_path: Path) -> No
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(("number", "expected"), [(2, 130), (15, 143)], ids=["SIGINT", "SIGTERM"])
+@pytest.mark.parametrize(
+    ("number", "expected"),
+    [pytest.param(2, 130, id="SIGINT"), pytest.param(15, 143, id="SIGTERM", marks=pytest.mark.long)],
+)
 def test_interrupted_it_leaves_nothing_behind(tmp_path: Path, number: int, expected: int) -> None:
     with demo(tmp_path, "--instances", "100000") as program:
-        program.expect("node-3 +pid")
+        program.expect("node-3 +pid", 60)
         processes = pids(program)
         os.kill(program.pid, number)
-        assert program.wait(30) == expected, program.said()
+        assert program.wait(60) == expected, program.said()
     assert len(processes) == 9
     eventually(lambda: all(map(is_gone, processes.values())), 10, "all processes are gone")
     assert list(tmp_path.iterdir()) == []

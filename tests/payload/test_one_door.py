@@ -36,6 +36,7 @@ DOORS = {"rpcmq/client/payloads.py", "rpcmq/payload/codec.py", "compat/nova/tran
 #: Other things called ``decode``: text from bytes, an address or a consumer's name from its block, a key from its
 #: characters.
 OTHER_DECODE = {"Address", "ConsumerName", "z85"}
+KINDS = ast.Import | ast.ImportFrom | ast.Call | ast.Attribute | ast.Name
 
 
 def name_of(path: Path) -> str:
@@ -43,12 +44,17 @@ def name_of(path: Path) -> str:
 
 
 @cache
-def trees() -> list[tuple[str, ast.Module]]:
-    return [(name_of(path), ast.parse(path.read_text(), str(path))) for path in SOURCES]
+def nodes() -> list[tuple[str, list[ast.AST]]]:
+    """Name and nodes of each module, of the kinds that these tests ask for."""
+    return [(name_of(path), nodes_of(path.read_text())) for path in SOURCES]
 
 
-def imported(tree: ast.Module) -> Iterator[str]:
-    for node in ast.walk(tree):
+def nodes_of(source: str) -> list[ast.AST]:
+    return [node for node in ast.walk(ast.parse(source)) if isinstance(node, KINDS)]
+
+
+def imported(within: list[ast.AST]) -> Iterator[str]:
+    for node in within:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.level == 0:
@@ -65,15 +71,15 @@ def test_there_is_something_to_look_at() -> None:
 
 def test_only_payload_modules_can_load() -> None:
     found = {
-        name for name, tree in trees() if any(module.partition(".")[0] in LOADERS for module in imported(tree))
+        name for name, within in nodes() if any(module.partition(".")[0] in LOADERS for module in imported(within))
     }  # fmt: skip
     # The shim's own tree of nova has its serialisation, which writes.
     assert {name for name in found if name.startswith("rpcmq/")} <= MAY_LOAD
 
 
-def loading(tree: ast.Module) -> Iterator[str]:
+def loading(within: list[ast.AST]) -> Iterator[str]:
     """Loading names of a loader that a module uses, as ``pickle.loads``."""
-    for node in ast.walk(tree):
+    for node in within:
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             if node.value.id in LOADERS and node.attr in LOADING_NAMES:
                 yield f"{node.value.id}.{node.attr}"
@@ -82,7 +88,7 @@ def loading(tree: ast.Module) -> Iterator[str]:
 
 
 def test_only_two_modules_load() -> None:
-    found = {name: set(loading(tree)) for name, tree in trees()}
+    found = {name: set(loading(within)) for name, within in nodes()}
     assert {name for name, names in found.items() if names} == MAY_CALL
     # The latter for what has no global at all (tests/payload/test_plain_pickles.py).
     assert found["rpcmq/payload/safe_pickle.py"] == {"pickle.Unpickler", "pickle.loads"}
@@ -92,17 +98,17 @@ def test_only_two_modules_load() -> None:
 def test_only_the_codec_calls_those_two() -> None:
     users = {
         name
-        for name, tree in trees()
-        for node in ast.walk(tree)
+        for name, within in nodes()
+        for node in within
         if isinstance(node, ast.Name | ast.Attribute)
         and (node.id if isinstance(node, ast.Name) else node.attr) in ("RestrictedLoader", "dill_pickle")
     }
     assert users <= {"rpcmq/payload/codec.py"}
 
 
-def decodings(tree: ast.Module) -> Iterator[tuple[int, str]]:
+def decodings(within: list[ast.AST]) -> Iterator[tuple[int, str]]:
     """Calls that may ask a codec: ``x.decode(a, b)`` and the decoding of exceptions."""
-    for node in ast.walk(tree):
+    for node in within:
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
             continue
         on = node.func.value.id if isinstance(node.func.value, ast.Name) else ""
@@ -115,7 +121,7 @@ def decodings(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 
 def test_only_the_door_asks_for_decoding() -> None:
-    found = {name: list(decodings(tree)) for name, tree in trees()}
+    found = {name: list(decodings(within)) for name, within in nodes()}
     outside = {name: calls for name, calls in found.items() if calls and name not in DOORS}
     assert {name for name in outside if not name.startswith("rpcmq/payload/")} <= {
         "compat/nova/modules/support/nova/openstack/common/strutils.py"  # text from bytes
@@ -126,4 +132,4 @@ def test_only_the_door_asks_for_decoding() -> None:
 
 @pytest.mark.parametrize("text", ["codec.decode(form, data)", "self.codec.decode_exception(form, data)"])
 def test_another_door_would_be_found(text: str) -> None:
-    assert list(decodings(ast.parse(text)))
+    assert list(decodings(nodes_of(text)))

@@ -1,4 +1,4 @@
-"""Processes that leave leave nothing: thousands of identities and topics come and go, and every table is empty."""
+"""Processes that leave leave nothing: hundreds of identities and topics come and go, and every table is empty."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rpcmq.testing.network import Network
 from rpcmq.wire import Flag, Kind
 from tests.core.router.tables import alive, left_behind
 
-NUMBER = 1000
+NUMBER = 400
 TIMES = {"mailbox_max_seconds": 20.0, "unclaimed_seconds": 10.0, "resume_seconds": 5.0}
 
 
