@@ -581,6 +581,7 @@ def test_which_settings_are_live():
         "mesh.max_pattern_bytes",
         "mesh.max_addresses",
         "mesh.max_address_bytes",
+        "mesh.max_transit_bytes",
         "dispatch_log.segment_records",
         "dispatch_log.segment_seconds",
     }

@@ -92,7 +92,7 @@ def test_the_header_is_what_the_protocol_says():
 def test_kinds_and_flags_keep_their_numbers():
     assert {kind.name: kind.value for kind in Kind} == {
         "HELLO": 0x01, "WELCOME": 0x02, "REFUSED": 0x03, "HEARTBEAT": 0x04, "ACK": 0x05, "GOODBYE": 0x06,
-        "DRAIN": 0x07, "RELAY": 0x08,
+        "DRAIN": 0x07, "RELAY": 0x08, "READ": 0x09,
         "REQUEST": 0x10, "CAST": 0x11, "REPLY": 0x12, "FAULT": 0x13, "ERROR": 0x14, "ITEM": 0x15,
         "END": 0x16, "GRANT": 0x17, "ALIVE": 0x18, "CANCEL": 0x19, "SETTLE": 0x1A, "CONFIRM": 0x1B,
         "DELIVERED": 0x1C, "CLOCK_STAMP": 0x1D, "DROPPED": 0x1E,

@@ -251,6 +251,9 @@ class MeshSettings:
         1_000_000, COUNT, "addresses of another router, and processes that consume there", live=True
     )
     max_address_bytes: int = setting(256 * MIB, BYTES, "bytes that these take", live=True)
+    max_transit_bytes: int = setting(
+        64 * MIB, BYTES, "bytes passed on to another router that it has not read; beyond it they are dropped", live=True
+    )
 
 
 @dataclass(frozen=True)

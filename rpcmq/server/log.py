@@ -33,7 +33,7 @@ _SUMMARIES = 10
 
 _MINUTE = 60.0
 _LEVELS = dict.fromkeys(
-    ("offence", "denied", "dropped", "key file", "link unresponsive", "mesh problem"), logging.WARNING
+    ("offence", "denied", "dropped", "key file", "link unresponsive", "mesh problem", "not passed on"), logging.WARNING
 )
 _LEVELS["internal error"] = logging.ERROR
 #: Events that a peer can cause without bound.

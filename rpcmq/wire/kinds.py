@@ -23,6 +23,7 @@ class Kind(IntEnum):
     GOODBYE = 0x06
     DRAIN = 0x07
     RELAY = 0x08
+    READ = 0x09
 
     REQUEST = 0x10
     CAST = 0x11

@@ -87,7 +87,7 @@ class MeshIdentity(Body):
     domains: tuple[str, ...] = member(_domains, ())
     #: Whether it has a dispatch log, and so is to be told where its requests ran.
     logs: bool = flag()
-    #: Whether it takes large payloads as PIECEs.
+    #: Whether it takes large payloads as PIECEs, and tells with READ what it has read of RELAYs.
     pieces: bool = flag()
 
 

@@ -94,7 +94,7 @@ class Session:
         #: Shared with the shell: the sessions that have something to send.
         self.dirty = dirty
         self.marked = False
-        #: Whether the other end takes large payloads in pieces.
+        #: Whether the other end is a router that takes large payloads in pieces.
         self.cuts = False
         self._start()
 

@@ -230,7 +230,7 @@ class LinkTable:
             elif kind == Kind.HEARTBEAT:
                 link.ack_was_sent()
                 link.send_last(pack(Kind.HEARTBEAT, sequence=link.received))
-        elif link.queue_type == MESH_TYPE and kind in (Kind.DRAIN, Kind.REFUSED):
+        elif link.queue_type == MESH_TYPE and kind in (Kind.DRAIN, Kind.REFUSED, Kind.READ):
             link.handlers[kind](now, link, message)
         elif kind == Kind.DRAIN and self.draining:
             self.on_taken(now, link, link.acknowledged(sequence_of(message)))

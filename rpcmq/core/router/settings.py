@@ -46,6 +46,7 @@ class Settings:
     mesh_max_pattern_bytes: int = _of("mesh.max_pattern_bytes")
     mesh_max_addresses: int = _of("mesh.max_addresses")
     mesh_max_address_bytes: int = _of("mesh.max_address_bytes")
+    mesh_max_transit_bytes: int = _of("mesh.max_transit_bytes")
     heartbeat_seconds: float = _of("link.heartbeat_seconds")
     unresponsive_seconds: float = _of("link.unresponsive_seconds")
     lost_seconds: float = _of("link.lost_seconds")

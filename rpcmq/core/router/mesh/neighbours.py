@@ -25,7 +25,7 @@ class Identity:
         key: its public key; empty without CURVE.
         domains: patterns of the topics that only its own consumers serve.
         logs: whether it has a dispatch log.
-        pieces: whether it takes large payloads in pieces.
+        pieces: whether it takes large payloads in pieces, and tells what it has read of RELAYs.
     """
 
     mesh: str

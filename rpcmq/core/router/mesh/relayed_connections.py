@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from rpcmq.core.common.session import Session
 from rpcmq.core.router.actions import DIALED, Action, Answer, Disconnect, LinkDetached
+from rpcmq.core.router.mesh.unread_relays import UnreadRelays
 from rpcmq.core.router.mesh.ways import Put, RelayedConnection, Sender, Way
 from rpcmq.core.router.model import Link
 from rpcmq.wire.relay import Leg, RelayMessage, pack_relay, ranges_of, selected
@@ -39,6 +40,7 @@ class RelayedConnections:
         waiting: links with something to send.
         transit: batches of others to pass on, and answers.
         blocked: links on whose way the neighbour takes nothing at present, to be tried again.
+        unread: what neighbours have yet to read of what is passed on to them.
         own_id: gives the id of this router.
         next_hop: the link to the neighbour on the way to a router; None: there is no way.
     """
@@ -53,6 +55,7 @@ class RelayedConnections:
         self.waiting: list[Session] = []
         self.transit: deque[_Transit] = deque()
         self.blocked: set[Link] = set()
+        self.unread = UnreadRelays()
         self.own_id: Callable[[], int] = int
         self.next_hop: Callable[[int], Link | None] = lambda id: None
 
@@ -141,8 +144,12 @@ class RelayedConnections:
 
     # --- to pass on --------------------------------------------------------------------------
 
-    def pass_on(self, relay: RelayMessage, legs: Sequence[Leg], messages: Sequence[bytes], source: Link) -> None:
-        """Send ``legs`` of a RELAY, which came from the neighbour at ``source``, on their ways."""
+    def pass_on(self, relay: RelayMessage, legs: Sequence[Leg], messages: Sequence[bytes], source: Link) -> list[Link]:
+        """Send ``legs`` of a RELAY, which came from the neighbour at ``source``, on their ways.
+
+        Returns:
+            The links to neighbours for which it was dropped, as they have too much to read already.
+        """
         by_hop: dict[Link, list[Leg]] = {}
         for leg in legs:
             hop = self.next_hop(leg.destination)
@@ -150,10 +157,15 @@ class RelayedConnections:
                 self.drop("no way" if hop is None else "the way leads back")
             else:
                 by_hop.setdefault(hop, []).append(leg)
+        full = [hop for hop in by_hop if not self.unread.has_room(hop)]
+        for hop in full:
+            # Nobody else may have to wait for it.
+            self.drop("more than mesh.max_transit_bytes", len(by_hop.pop(hop)))
         for hop, some in by_hop.items():
             some, needed = _cut(some, messages) if len(some) < len(relay.legs) else (some, messages)
             self._counters["batches passed on"] += 1
             self.transit.append(_Transit(hop, [pack_relay(relay.source, relay.hops + 1, some), *needed]))
+        return full
 
     def _send_soon(self, leg: Leg, messages: list[bytes]) -> None:
         hop = self.next_hop(leg.destination)
@@ -174,7 +186,9 @@ class RelayedConnections:
         """Send everything there is. Neighbours that take nothing keep only their own waiting."""
         while self.transit:
             transit = self.transit.popleft()
-            if not (_greet(transit.hop, put) and transit.hop.route and put(transit.hop.route, transit.messages)):
+            if _greet(transit.hop, put) and transit.hop.route and put(transit.hop.route, transit.messages):
+                self.unread.sent(transit.hop, transit.messages)
+            else:
                 self.drop("the next router takes nothing")
         by_hop: dict[Link, list[Sender]] = {}
         links, self.waiting[:] = self.waiting[:], []
@@ -188,7 +202,7 @@ class RelayedConnections:
                 by_hop.setdefault(hop, []).append(Sender(link, connection))
         for hop, senders in by_hop.items():
             assert hop.route is not None
-            way = Way(self.own_id(), hop, hop.route, put)
+            way = Way(self.own_id(), hop, hop.route, put, self.unread)
             if not (_greet(hop, put) and way.send(senders)):
                 self.blocked.update(sender.link for sender in senders)
 

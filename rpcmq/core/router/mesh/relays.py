@@ -10,13 +10,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import inf
 
+from rpcmq.core.common.log_limit import LogLimit
+from rpcmq.core.router.actions import LogEvent
 from rpcmq.core.router.mesh.neighbours import Neighbour
 from rpcmq.core.router.mesh.part import MeshContext, MeshPart
 from rpcmq.core.router.mesh.routes import Route, path, routes
 from rpcmq.core.router.mesh.ways import RelayedConnection
 from rpcmq.core.router.model import Link
 from rpcmq.errors import ProtocolError
-from rpcmq.wire import FIRST_SESSION_KIND, KIND_AT, Detached, Kind, payload_of
+from rpcmq.wire import FIRST_SESSION_KIND, KIND_AT, Detached, Kind, payload_of, sequence_of
 from rpcmq.wire.bodies import MESH_TYPE, HelloBody
 from rpcmq.wire.mesh_bodies import MeshIdentity
 from rpcmq.wire.relay import MAX_HOPS, MAX_SELECTED_BYTES, Leg, parse_relay, selected
@@ -39,6 +41,11 @@ class Relays(MeshPart):
         self._connections = context.node.relayed
         self._connections.own_id = lambda: context.own.id
         self._connections.next_hop = self._next_hop
+        self._unread = unread = context.node.relayed.unread
+        unread.most = lambda: context.node.settings.mesh_max_transit_bytes
+        #: Batches that were dropped because of it, by router.
+        self._dropped: LogLimit[str] = LogLimit()
+        self.kinds = {Kind.READ: self._read}
         self._routes: dict[int, Route] = {}
         self._is_stale = False
         self._due, self._rested_at = inf, 0.0
@@ -90,14 +97,17 @@ class Relays(MeshPart):
 
     def neighbour_gone(self, now: float, neighbour: Neighbour, reason: str) -> None:
         """It is no way to others any more."""
+        self._unread.forget(neighbour.link)
         self._changed(now)
 
     def next_deadline(self) -> float:
         """The time of the next :meth:`tick` (monotonic seconds)."""
-        return self._due
+        told_at = self._dropped.next_deadline()
+        return self._due if told_at is None else min(self._due, told_at)
 
     def tick(self, now: float) -> None:
         """Dial the routers that can be reached only over others, and give up those that cannot be reached any more."""
+        self._tell_dropped(now)
         if now < self._due:
             return
         self._due = inf
@@ -119,6 +129,23 @@ class Relays(MeshPart):
             else:
                 context.targets.reachable(now, member.said, member.said.id in context.neighbours.by_id)
 
+    # --- what neighbours have yet to read ----------------------------------------------------
+
+    def _read(self, now: float, link: Link, message: bytes) -> None:
+        """Take a READ: there may be room for what waits."""
+        self._unread.told(link, sequence_of(message))
+        if self._connections.blocked:
+            self._connections.retry()
+
+    def _tell_dropped(self, now: float) -> None:
+        most = self._node.settings.mesh_max_transit_bytes
+        for name, count in self._dropped.due(now):
+            text = (
+                f"{count} batches for {name or 'other routers'} were not passed on: more than mesh.max_transit_bytes = "
+                f"{most} that it was sent are not read; the routers that they are of send them again"
+            )
+            self._node.act(LogEvent("not passed on", text, name or ""))
+
     # --- what comes --------------------------------------------------------------------------
 
     def take(self, now: float, link: Link, messages: Sequence[bytes]) -> None:
@@ -130,13 +157,15 @@ class Relays(MeshPart):
         neighbour = self._context.neighbours.by_link.get(link)
         if neighbour is None or not self._context.is_hop(neighbour):
             raise ProtocolError("RELAY is for routers that are linked without limits", "kind")
+        self._unread.received(link, messages)
         relay, carried = parse_relay(messages[0], len(messages) - 1), messages[1:]
         own_id = self._context.own.id
         legs = [leg for leg in relay.legs if leg.destination not in (0, own_id)]
         if legs and relay.hops + 1 >= MAX_HOPS:
             self._connections.drop(f"more than {MAX_HOPS} hops", len(legs))
         elif legs:
-            self._connections.pass_on(relay, legs, carried, link)
+            for hop in self._connections.pass_on(relay, legs, carried, link):
+                self._dropped.add(now, hop.identity)
         for leg in relay.legs:
             if leg.destination in (0, own_id):
                 self._node.guarded(now, self._take_leg, link, neighbour, relay.source, leg, messages)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from rpcmq.core.router.mesh.unread_relays import UnreadRelays
 from rpcmq.core.router.model import Link
 from rpcmq.wire import Detached, size_of
 from rpcmq.wire.relay import Leg, Ranges, pack_relay, ranges_of
@@ -58,10 +59,12 @@ class Way:
         hop: the link to the neighbour.
         route: its connection.
         put: sends on it.
+        unread: counts what the neighbour has yet to read, and has room or not.
     """
 
-    def __init__(self, own_id: int, hop: Link, route: bytes, put: Put) -> None:
+    def __init__(self, own_id: int, hop: Link, route: bytes, put: Put, unread: UnreadRelays) -> None:
         self._own_id, self._hop, self._route, self._put = own_id, hop, route, put
+        self._unread = unread
 
     def send(self, senders: list[Sender]) -> bool:
         """Send what the links of ``senders`` have; return whether the neighbour takes more."""
@@ -126,8 +129,10 @@ class Way:
     ) -> bool:
         """Send ``messages``, of which each of ``senders`` has some; return whether the neighbour has taken them."""
         legs = [self._leg(sender, some) for sender, some in zip(senders, ranges, strict=True)]
-        if not self._put(self._route, [pack_relay(self._own_id, 0, legs), *messages]):
+        batch = [pack_relay(self._own_id, 0, legs), *messages]
+        if not (self._unread.has_room(self._hop) and self._put(self._route, batch)):
             return False
+        self._unread.sent(self._hop, batch)
         for sender in senders:
             if sender.connection is not None:
                 sender.connection.sent += 1

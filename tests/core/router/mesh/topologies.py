@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import pairwise
 
+from rpcmq.core.router.router import Router
 from rpcmq.core.router.settings import Settings
 from rpcmq.testing.mesh_network import MeshNetwork
 
 __all__ = ["line", "linked_to", "mesh_of", "relayed_to", "ring"]
 
 
-def mesh_of(names: str, connections: Iterable[str], **settings: float) -> MeshNetwork:
+def mesh_of(
+    names: str, connections: Iterable[str], engine: Callable[..., Router] = Router, **settings: float
+) -> MeshNetwork:
     """Routers that connect to those that are named: "ba" has b connect to a."""
-    net = MeshNetwork((), Settings(recovery_seconds=0.0, mesh_dial="peers", **settings))  # type: ignore[arg-type]
+    made = Settings(recovery_seconds=0.0, mesh_dial="peers", **settings)  # type: ignore[arg-type]
+    net = MeshNetwork((), made, engine=engine)
     connections = list(connections)
     for name in names:
         net.add_router(name, peers=[each[1] for each in connections if each[0] == name])
@@ -23,9 +27,9 @@ def mesh_of(names: str, connections: Iterable[str], **settings: float) -> MeshNe
     return net
 
 
-def line(names: str) -> MeshNetwork:
+def line(names: str, engine: Callable[..., Router] = Router) -> MeshNetwork:
     """Routers each of which connects to the one before."""
-    return mesh_of(names, [other + one for one, other in pairwise(names)])
+    return mesh_of(names, [other + one for one, other in pairwise(names)], engine)
 
 
 def ring(names: str) -> MeshNetwork:
