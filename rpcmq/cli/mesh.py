@@ -190,9 +190,8 @@ def join_command(state: State, url: str, server_key: str, timeout: float) -> int
     """Link the router (--router) to the one at URL, and so to all of its mesh.
 
     It lasts until the router ends: write the URL into mesh.peers, too. The exit code is 1 if there is no link
-    within the timeout; the router goes on trying, until `rpcmq mesh forget URL`. Two routers that were started
-    without peers both have the id 1: then set router.id of one of them. With keys this needs the right "admin" on
-    "control.mesh.join".
+    within the timeout; the router goes on trying, until `rpcmq mesh forget URL`. With keys this needs the right
+    "admin" on "control.mesh.join".
     """
     deadline = monotonic() + timeout
     with make_client(state, timeout) as client:
