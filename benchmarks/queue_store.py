@@ -11,7 +11,8 @@ from pathlib import Path
 from statistics import median, quantiles
 
 from benchmarks.report import Benchmark, Options, Row, Target
-from rpcmq.store.contract import Done, Lane, Maker, Put
+from rpcmq.store.contract import Done, Lane, Maker, Put, Store
+from rpcmq.store.postgres import PostgresStore
 from rpcmq.store.sqlite import SqliteStore
 
 __all__ = ["BENCHMARKS"]
@@ -23,6 +24,8 @@ _DEPTHS = (0, 1_000_000)
 _DEEPEST = 10_000_000
 #: Items of a commit while a backlog is made, and while rates are measured on top of it.
 _FILL, _CYCLE = 1000, 64
+#: Names the environment variable with the url of a database for the benchmark.
+_DATABASE = "QUEUE_DATABASE"
 #: Bytes of the file for bare syncs.
 _OVERWRITTEN = 4 << 20
 
@@ -96,11 +99,21 @@ def _cycle_step(directory: str, items: int) -> Iterator[Callable[[], object]]:
         store.close()
 
 
-def _cycle(store: SqliteStore, producer: _Producer, items: int, after: int = 0) -> None:
+def _cycle(store: Store, producer: _Producer, items: int, after: int = 0) -> None:
     first = store.apply(producer.items(items))[0].number
     for item in store.read(_LANE, max(after, first - 1), items, 1 << 30):
         assert item.number >= first
     store.apply([Done(_LANE, number) for number in range(first, first + items)])
+
+
+def _postgres_step(directory: str, items: int) -> Iterator[Callable[[], object]]:
+    """Put, read, done in the database that :data:`_DATABASE` names."""
+    owner = f"bench-{os.getpid()}-{time.monotonic_ns()}"
+    store, producer = PostgresStore(os.environ[_DATABASE], owner), _Producer()
+    try:
+        yield lambda: _cycle(store, producer, items)
+    finally:
+        store.close()
 
 
 _STEPS = {"disk: write and fdatasync": _sync_step, "put": _put_step, "put, read, done": _cycle_step}
@@ -109,9 +122,14 @@ _STEPS = {"disk: write and fdatasync": _sync_step, "put": _put_step, "put, read,
 def run_commits(options: Options) -> list[Row]:
     """Rates of commits of so many items, in turns with bare syncs."""
     samples: dict[tuple[str, int], list[dict[str, float]]] = {}
+    systems = dict(_STEPS)
+    if os.environ.get(_DATABASE):
+        systems["PostgreSQL: put, read, done"] = _postgres_step
+    else:
+        options.notice(f"PostgreSQL: {_DATABASE} names no database")
     for _ in range(options.rounds):
         for items in _BATCHES:
-            for system, steps in _STEPS.items():
+            for system, steps in systems.items():
                 with tempfile.TemporaryDirectory(prefix="rpcmq-bench-") as directory:
                     for step in steps(directory, items):
                         samples.setdefault((system, items), []).append(_sample(step, items, options.seconds / 2))

@@ -110,8 +110,12 @@ class KnownMakers:
 
     def snapshot(self) -> bytes:
         """All of it as bytes."""
-        parts = []
-        for name, producer in self._producers.items():
-            parts.append(_HEAD.pack(name, producer.heard, len(producer.firsts)))
-            parts += (_INTERVAL.pack(*pair) for pair in zip(producer.firsts, producer.lasts, strict=True))
-        return b"".join(parts)
+        return b"".join(map(self.snapshot_of, self._producers))
+
+    def snapshot_of(self, name: int) -> bytes:
+        """The counters of one producer as bytes; none if it is not known."""
+        producer = self._producers.get(name)
+        if producer is None:
+            return b""
+        intervals = [_INTERVAL.pack(*pair) for pair in zip(producer.firsts, producer.lasts, strict=True)]
+        return b"".join((_HEAD.pack(name, producer.heard, len(intervals)), *intervals))

@@ -24,6 +24,7 @@ from rpcmq.store.contract import (
     Verdict,
 )
 from rpcmq.store.memory import MemoryStore
+from rpcmq.store.postgres import PostgresStore
 from rpcmq.store.sqlite import SqliteStore
 from tests.store.random_changes import RandomChanges, content_of, differences
 
@@ -34,10 +35,11 @@ MANY = (1000, 1 << 20)
 Reopen = Callable[[], Store]
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
 def reopen(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Reopen]:
     """Opens the store, again after it was opened before."""
     opened: list[Store] = []
+    database = request.getfixturevalue("database") if request.param == "postgres" else ""
 
     def open_it() -> Store:
         if request.param == "memory":
@@ -48,7 +50,10 @@ def reopen(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Reopen]:
             return opened[0]
         if opened:
             opened.pop().close()
-        opened.append(SqliteStore(tmp_path / "queue.db", segment_items=8))
+        if request.param == "postgres":
+            opened.append(PostgresStore(database, "a"))
+        else:
+            opened.append(SqliteStore(tmp_path / "queue.db", segment_items=8))
         return opened[0]
 
     yield open_it
@@ -165,10 +170,10 @@ def test_notes_are_kept(reopen: Reopen) -> None:
     assert reopen().recovered.notes == {"billing": b"5 attempts"}
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(4, 40))])
 def test_all_stores_do_the_same(reopen: Reopen, seed: int) -> None:
     changes, model, store = RandomChanges(Random(seed)), MemoryStore(), reopen()
-    for round_ in range(60):
+    for round_ in range(40):
         some = changes.some(model)
         assert store.apply(some) == model.apply(some)
         if round_ % 7 == 0:

@@ -1,0 +1,222 @@
+"""Items in a PostgreSQL database that routers share: each owns its own, and takes over those of one that is gone.
+
+An owner holds an advisory lock in the session of its connection, so that there is one at a time, and has an epoch that
+each batch checks in its own transaction: a lock alone is lost without notice where a connection is cut, and its former
+holder would write on. Whoever opens the items of an owner that is gone is that owner from then on.
+
+The connection must be a session of its own: no pooler that gives each transaction another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+import psycopg
+
+from rpcmq.store.contract import (
+    Change,
+    Damaged,
+    Lane,
+    Maker,
+    Position,
+    Recovered,
+    Stored,
+    StoreError,
+    StoreFailed,
+    Verdict,
+)
+from rpcmq.store.postgres_batch import Batch
+from rpcmq.store.postgres_schema import prepare
+
+__all__ = ["BEAT_SECONDS", "PostgresStore"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+#: The owner must be heard of so often (seconds), by a batch or a beat.
+BEAT_SECONDS = 2.0
+#: The server ends the session, and with it the lock, of an owner that it has not heard for so long (milliseconds).
+_SILENCE = 10_000
+#: Distinguishes our locks from those of others in the database.
+_LOCK_SPACE = 0x72706D71
+_SESSION = (
+    f"-c idle_session_timeout={_SILENCE} -c idle_in_transaction_session_timeout={_SILENCE}"
+    f" -c statement_timeout=0 -c synchronous_commit=on -c client_connection_check_interval=500"
+    f" -c tcp_keepalives_idle=2 -c tcp_keepalives_interval=1 -c tcp_keepalives_count=3"
+)
+#: Words of a server that refuses connections for now; libpq has no code for an attempt that fails.
+_NOT_READY = ("starting up", "shutting down", "recovery", "not yet accepting", "too many clients", "reserved for")
+_ITEM = "queue, priority, number, at, id, producer, counter, body, state"
+
+
+def _on_server(method: Callable[Concatenate[PostgresStore, P], T]) -> Callable[Concatenate[PostgresStore, P], T]:
+    """Has ``method`` raise StoreFailed where the database fails: the connection is given up."""
+
+    @wraps(method)
+    def guarded(self: PostgresStore, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        with self._failing():
+            return method(self, *args, **kwargs)
+
+    return guarded
+
+
+class PostgresStore:
+    """The items of ``owner`` in the database ``url``.
+
+    Args:
+        url: ``postgresql://...``, as libpq takes it.
+        owner: the name of the router whose items these are.
+
+    Raises:
+        StoreError: it cannot be used: no such database, no right to it, a later version, or the owner lives.
+        StoreFailed: the server cannot be reached, or failed.
+    """
+
+    def __init__(self, url: str, owner: str) -> None:
+        self._owner = owner
+        try:
+            self._connection = psycopg.connect(
+                url, autocommit=True, options=_SESSION, application_name=f"rpcmq queue of {owner}",
+                connect_timeout=5, keepalives_idle=2, keepalives_interval=1, keepalives_count=3, tcp_user_timeout=5000,
+            )  # fmt: skip
+        except psycopg.OperationalError as error:
+            kind = StoreFailed if _passes(error) else StoreError
+            raise kind(f"queue store of {owner!r}: {_text(error)}") from None
+        try:
+            with self._failing():
+                prepare(self._connection)
+                self._id, epoch = self._become_owner()
+                self._batches = Batch(self._connection, self._id, epoch)
+                #: The content at the opening.
+                self.recovered = self._recover(epoch)
+        except BaseException:
+            self._connection.close()
+            raise
+
+    @contextmanager
+    def _failing(self) -> Iterator[None]:
+        try:
+            yield
+        except StoreFailed:
+            self._connection.close()
+            raise
+        except psycopg.Error as error:
+            self._connection.close()
+            raise StoreFailed(f"queue store of {self._owner!r}: {_text(error)}") from error
+
+    def _become_owner(self) -> tuple[int, int]:
+        with self._connection.transaction():
+            insert = "INSERT INTO rpcmq.owners (name) VALUES (%s) ON CONFLICT DO NOTHING"
+            self._connection.execute(insert, (self._owner,))
+            row = self._connection.execute("SELECT owner FROM rpcmq.owners WHERE name = %s", (self._owner,)).fetchone()
+        assert row is not None
+        lock = self._connection.execute("SELECT pg_try_advisory_lock(%s, %s)", (_LOCK_SPACE, row[0])).fetchone()
+        if lock != (True,):
+            text = "another router has its items; they are free when its session has ended"
+            raise StoreError(f"queue store of {self._owner!r}: {text}")
+        update = "UPDATE rpcmq.owners SET epoch = epoch + 1 WHERE owner = %s RETURNING owner, epoch"
+        found = self._connection.execute(update, row).fetchone()
+        assert found is not None
+        return found[0], found[1]
+
+    def _recover(self, epoch: int) -> Recovered:
+        execute, owner = self._connection.execute, (self._id,)
+        counts = execute(
+            "SELECT queue, priority, count(i.number) FILTER (WHERE i.due IS NULL), count(i.due) FROM rpcmq.lanes"
+            " LEFT JOIN rpcmq.items i USING (owner, queue, priority) WHERE owner = %s GROUP BY queue, priority",
+            owner,
+        ).fetchall()
+        dead = execute("SELECT queue, count(*) FROM rpcmq.dead WHERE owner = %s GROUP BY queue", owner).fetchall()
+        notes = execute("SELECT name, value FROM rpcmq.notes WHERE owner = %s", owner).fetchall()
+        return Recovered(
+            epoch,
+            {Lane(queue, priority): ready for queue, priority, ready, _ in counts},
+            {Lane(queue, priority): postponed for queue, priority, _, postponed in counts},
+            {str(queue): number for queue, number in dead},
+            {str(name): bytes(value) for name, value in notes},
+        )
+
+    @_on_server
+    def apply(self, changes: Sequence[Change]) -> list[Verdict]:
+        """See :meth:`rpcmq.store.contract.Store.apply`. One transaction, which ends if the owner is another one now."""
+        return self._batches.run(changes)
+
+    @_on_server
+    def beat(self) -> None:
+        """Say that the owner lives, where nothing was done for :data:`BEAT_SECONDS`.
+
+        Raises:
+            StoreFailed: the session has ended, and with it the ownership.
+        """
+        self._connection.execute("SELECT 1")
+
+    # --- reading -----------------------------------------------------------------------------
+
+    @_on_server
+    def read(self, lane: Lane, after: int, most: int, most_bytes: int) -> list[Stored | Damaged]:
+        """See :meth:`rpcmq.store.contract.Store.read`."""
+        query = (
+            f"SELECT {_ITEM} FROM rpcmq.items WHERE owner = %s AND queue = %s AND priority = %s AND number > %s"
+            " AND due IS NULL ORDER BY number LIMIT %s"
+        )
+        rows = self._connection.execute(query, (self._id, *lane, after, most))
+        return _within(most_bytes, (_stored(row, Position(number=row[2])) for row in rows))
+
+    @_on_server
+    def read_due(self, now: int, after: Position, most: int, most_bytes: int) -> list[Stored | Damaged]:
+        """See :meth:`rpcmq.store.contract.Store.read_due`."""
+        query = (
+            f"SELECT {_ITEM}, due, place FROM rpcmq.items WHERE owner = %s AND due <= %s"
+            " AND (due, place) > (%s, %s) ORDER BY due, place LIMIT %s"
+        )
+        rows = self._connection.execute(query, (self._id, now, after.due, after.place, most))
+        return _within(most_bytes, (_stored(row, Position(row[9], row[10], row[2])) for row in rows))
+
+    @_on_server
+    def next_due(self, after: Position) -> int:
+        """See :meth:`rpcmq.store.contract.Store.next_due`."""
+        query = "SELECT due FROM rpcmq.items WHERE owner = %s AND (due, place) > (%s, %s) ORDER BY due, place LIMIT 1"
+        row = self._connection.execute(query, (self._id, after.due, after.place)).fetchone()
+        return 0 if row is None else int(row[0])
+
+    @_on_server
+    def read_dead(self, queue: str, after: Position, most: int) -> list[Stored | Damaged]:
+        """See :meth:`rpcmq.store.contract.Store.read_dead`."""
+        query = (
+            f"SELECT {_ITEM}, died, place FROM rpcmq.dead WHERE owner = %s AND queue = %s AND place > %s"
+            " ORDER BY place LIMIT %s"
+        )
+        rows = self._connection.execute(query, (self._id, queue, after.place, most))
+        return [_stored(row, Position(row[9], row[10], row[2])) for row in rows]
+
+    def close(self) -> None:
+        """End the session: the items are free for another router."""
+        self._connection.close()
+
+
+def _stored(row: tuple[Any, ...], position: Position) -> Stored:
+    queue, priority, number, at, id, producer, counter, body, state = row[:9]
+    return Stored(position, Lane(queue, priority), number, at, id, Maker(producer, counter), body, state)
+
+
+def _within(most_bytes: int, items: Iterator[Stored]) -> list[Stored | Damaged]:
+    found: list[Stored | Damaged] = []
+    for item in items:
+        found.append(item)
+        most_bytes -= len(item.body)
+        if most_bytes <= 0:
+            break
+    return found
+
+
+def _passes(error: psycopg.OperationalError) -> bool:
+    """Whether a later attempt to connect may succeed: nobody has answered, or a server that is not ready."""
+    text = str(error)
+    return "FATAL:" not in text or any(words in text for words in _NOT_READY)
+
+
+def _text(error: psycopg.Error) -> str:
+    return " ".join(str(error).split()) or type(error).__name__

@@ -1,0 +1,211 @@
+"""One transaction of a PostgreSQL store: many changes in a few statements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import psycopg
+
+from rpcmq.store.contract import (
+    NOTHING,
+    Bury,
+    Change,
+    Done,
+    Forget,
+    Lane,
+    Maker,
+    Note,
+    Postpone,
+    Put,
+    Revive,
+    StoreFailed,
+    Verdict,
+)
+from rpcmq.store.known_makers import KnownMakers
+
+__all__ = ["Batch"]
+
+_KNOWN = Verdict(is_known=True)
+_OTHER = Verdict(is_known=True, is_other=True)
+#: Producers that have put nothing, and ids, are forgotten after so long (milliseconds); looked for so often.
+_KEPT, _LOOK = 24 * 3600 * 1000, 3600 * 1000
+_WHERE = "owner = %s AND queue = %s AND priority = %s AND number = %s"
+_ITEM = "owner, queue, priority, number, at, id, producer, counter, body, digest, state"
+
+
+class Batch:
+    """Runs batches of changes of one owner.
+
+    Args:
+        owner: its number.
+        epoch: of this ownership: with another one in the database nothing is written.
+    """
+
+    def __init__(self, connection: psycopg.Connection[tuple[Any, ...]], owner: int, epoch: int) -> None:
+        self._connection = connection
+        self._owner = owner
+        self._epoch = epoch
+        lanes = connection.execute("SELECT queue, priority, last FROM rpcmq.lanes WHERE owner = %s", (owner,))
+        self._last: dict[Lane, int] = {Lane(queue, priority): last for queue, priority, last in lanes}
+        makers = connection.execute("SELECT known FROM rpcmq.makers WHERE owner = %s ORDER BY heard", (owner,))
+        self._makers = KnownMakers(b"".join(known for (known,) in makers))
+        self._next_look = 0
+        self._begin()
+
+    def _begin(self) -> None:
+        self._rows: list[tuple[Any, ...]] = []
+        self._put: dict[Maker, int] = {}
+        self._numbers: dict[Lane, int] = {}
+        self._done: list[tuple[str, int, int]] = []
+
+    def run(self, changes: Sequence[Change]) -> list[Verdict]:
+        """Do ``changes`` in a transaction that is synced when this returns.
+
+        Raises:
+            StoreFailed: the items belong to another router now.
+        """
+        self._begin()
+        with self._connection.transaction():
+            query = "SELECT 1 FROM rpcmq.owners WHERE owner = %s AND epoch = %s FOR SHARE"
+            if self._connection.execute(query, (self._owner, self._epoch)).fetchone() is None:
+                raise StoreFailed("queue store: another router has taken over the items")
+            verdicts = [self._do(change) for change in changes]
+            self._end_done()
+            self._write()
+        for maker, at in self._put.items():
+            self._makers.add(maker, at)
+        self._last |= self._numbers
+        return verdicts
+
+    def _do(self, change: Change) -> Verdict:
+        match change:
+            case Put():
+                return self._put_item(change)
+            case Done(lane, number):
+                self._done.append((*lane, number))
+                return NOTHING
+        self._end_done()
+        return self._do_rare(change)
+
+    def _do_rare(self, change: Change) -> Verdict:
+        execute, owner = self._connection.execute, self._owner
+        match change:
+            case Postpone(lane, number, due, state):
+                execute(
+                    f"UPDATE rpcmq.items SET due = %s, state = %s WHERE {_WHERE}", (due, state, owner, *lane, number)
+                )
+            case Bury(lane, number, at, state):
+                execute(
+                    f"WITH gone AS (DELETE FROM rpcmq.items WHERE {_WHERE} RETURNING *)"
+                    f" INSERT INTO rpcmq.dead ({_ITEM}, died)"
+                    " SELECT owner, queue, priority, number, at, id, producer, counter, body, digest, %s, %s FROM gone",
+                    (owner, *lane, number, state, at),
+                )
+            case Revive():
+                return self._revive(change)
+            case Forget(lane, number):
+                execute(f"DELETE FROM rpcmq.dead WHERE {_WHERE}", (owner, *lane, number))
+            case Note(name, value) if value:
+                upsert = "ON CONFLICT (owner, name) DO UPDATE SET value = excluded.value"
+                execute(f"INSERT INTO rpcmq.notes VALUES (%s, %s, %s) {upsert}", (owner, name, value))
+            case Note(name, _):
+                execute("DELETE FROM rpcmq.notes WHERE owner = %s AND name = %s", (owner, name))
+        return NOTHING
+
+    def _end_done(self) -> None:
+        """End the items that are done so far, in one statement."""
+        if self._done:
+            columns = [list(column) for column in zip(*self._done, strict=True)]
+            self._connection.execute(
+                "DELETE FROM rpcmq.items i"
+                " USING unnest(%s::text[], %s::smallint[], %s::bigint[]) AS d (queue, priority, number)"
+                " WHERE i.owner = %s AND i.queue = d.queue AND i.priority = d.priority AND i.number = d.number",
+                (*columns, self._owner),
+            )
+            self._done.clear()
+
+    def _put_item(self, put: Put) -> Verdict:
+        if put.id:
+            insert = "INSERT INTO rpcmq.ids VALUES (%s, %s, %s, %s) ON CONFLICT DO NOTHING RETURNING 1"
+            key = put.lane.queue, put.id
+            if self._connection.execute(insert, (*key, put.digest, put.at)).fetchone() is None:
+                query = "SELECT digest FROM rpcmq.ids WHERE queue = %s AND id = %s"
+                return _KNOWN if self._connection.execute(query, key).fetchone() == (put.digest,) else _OTHER
+        elif put.maker.producer:
+            if put.maker in self._put or put.maker in self._makers:
+                return _KNOWN
+            self._put[put.maker] = put.at
+        number = self._next(put.lane)
+        self._rows.append(
+            (self._owner, *put.lane, number, put.at, put.id, *put.maker, put.body, put.digest, b"", put.due or None)
+        )
+        return Verdict(number)
+
+    def _next(self, lane: Lane) -> int:
+        self._numbers[lane] = self._numbers.get(lane, self._last.get(lane, 0)) + 1
+        return self._numbers[lane]
+
+    def _revive(self, revive: Revive) -> Verdict:
+        lane, number, due, state = revive
+        values = (self._owner, *lane, number)
+        query = f"DELETE FROM rpcmq.dead WHERE {_WHERE} RETURNING at, id, producer, counter, body, digest"
+        row = self._connection.execute(query, values).fetchone()
+        if row is None:
+            return NOTHING
+        new = self._next(lane)
+        self._rows.append((self._owner, *lane, new, *row, state, due))
+        return Verdict(new)
+
+    def _write(self) -> None:
+        """Write the new items, and the last numbers and makers, in a statement each."""
+        if self._rows:
+            casts = [
+                "integer",
+                "text",
+                "smallint",
+                "bigint",
+                "bigint",
+                "bytea",
+                "bigint",
+                "bigint",
+                "bytea",
+                "bytea",
+                "bytea",
+                "bigint",
+            ]
+            arrays = ", ".join(f"%s::{cast}[]" for cast in casts)
+            columns = [list(column) for column in zip(*self._rows, strict=True)]
+            insert = f"INSERT INTO rpcmq.items ({_ITEM}, due) SELECT * FROM unnest({arrays})"
+            self._connection.execute(insert, columns)
+        if self._numbers:
+            upsert = "ON CONFLICT (owner, queue, priority) DO UPDATE SET last = excluded.last"
+            rows = [(self._owner, *lane, number) for lane, number in self._numbers.items()]
+            self._many(f"INSERT INTO rpcmq.lanes VALUES (%s, %s, %s, %s) {upsert}", rows)
+        if self._put:
+            self._write_makers()
+
+    def _write_makers(self) -> None:
+        producers = {maker.producer: at for maker, at in self._put.items()}
+        rows = []
+        for producer, at in producers.items():
+            known = KnownMakers(self._makers.snapshot_of(producer))
+            for maker in self._put:
+                if maker.producer == producer:
+                    known.add(maker, at)
+            rows.append((self._owner, producer, known.snapshot(), at))
+        upsert = "ON CONFLICT (owner, producer) DO UPDATE SET known = excluded.known, heard = excluded.heard"
+        self._many(f"INSERT INTO rpcmq.makers VALUES (%s, %s, %s, %s) {upsert}", rows)
+        self._forget_old(max(producers.values()))
+
+    def _many(self, query: str, rows: list[tuple[Any, ...]]) -> None:
+        with self._connection.cursor() as cursor:
+            cursor.executemany(query, rows)
+
+    def _forget_old(self, now: int) -> None:
+        if now < self._next_look:
+            return
+        self._next_look = now + _LOOK
+        self._makers.forget_before(now - _KEPT)
+        self._connection.execute("DELETE FROM rpcmq.makers WHERE owner = %s AND heard < %s", (self._owner, now - _KEPT))
+        self._connection.execute("DELETE FROM rpcmq.ids WHERE at < %s", (now - _KEPT,))

@@ -1,0 +1,65 @@
+"""The tables of a PostgreSQL store, all in a schema of their own."""
+
+from __future__ import annotations
+
+import psycopg
+
+from rpcmq.store.contract import StoreError
+
+__all__ = ["SCHEMA_VERSION", "prepare"]
+
+#: Grows with each change of the tables.
+SCHEMA_VERSION = 1
+#: Whoever makes the tables has this lock, or two routers that start would both make them.
+_MAKING = 0x72706D7100000001
+_ITEM = """
+    owner INTEGER NOT NULL REFERENCES rpcmq.owners, queue TEXT NOT NULL, priority SMALLINT NOT NULL,
+    number BIGINT NOT NULL, at BIGINT NOT NULL, id BYTEA NOT NULL, producer BIGINT NOT NULL, counter BIGINT NOT NULL,
+    body BYTEA NOT NULL, digest BYTEA NOT NULL, state BYTEA NOT NULL, place BIGINT GENERATED ALWAYS AS IDENTITY
+"""
+_TABLES = f"""
+CREATE SCHEMA rpcmq;
+CREATE TABLE rpcmq.version (version INTEGER NOT NULL);
+INSERT INTO rpcmq.version VALUES ({SCHEMA_VERSION});
+CREATE TABLE rpcmq.owners (
+    owner INTEGER PRIMARY KEY GENERATED ALWAYS AS IDENTITY, name TEXT NOT NULL UNIQUE, epoch BIGINT NOT NULL DEFAULT 0
+) WITH (fillfactor = 50);
+CREATE TABLE rpcmq.lanes (
+    owner INTEGER NOT NULL REFERENCES rpcmq.owners, queue TEXT NOT NULL, priority SMALLINT NOT NULL,
+    last BIGINT NOT NULL, PRIMARY KEY (owner, queue, priority)
+) WITH (fillfactor = 50);
+CREATE TABLE rpcmq.makers (
+    owner INTEGER NOT NULL REFERENCES rpcmq.owners, producer BIGINT NOT NULL, known BYTEA NOT NULL,
+    heard BIGINT NOT NULL, PRIMARY KEY (owner, producer)
+) WITH (fillfactor = 50);
+CREATE TABLE rpcmq.ids (queue TEXT NOT NULL, id BYTEA NOT NULL, digest BYTEA NOT NULL, at BIGINT NOT NULL,
+    PRIMARY KEY (queue, id));
+CREATE INDEX ON rpcmq.ids USING brin (at);
+CREATE TABLE rpcmq.items ({_ITEM}, due BIGINT, PRIMARY KEY (owner, queue, priority, number)) WITH (fillfactor = 90);
+CREATE INDEX ON rpcmq.items (owner, due, place) WHERE due IS NOT NULL;
+CREATE TABLE rpcmq.dead ({_ITEM}, died BIGINT NOT NULL, PRIMARY KEY (owner, queue, priority, number));
+CREATE INDEX ON rpcmq.dead (owner, queue, place);
+CREATE TABLE rpcmq.notes (owner INTEGER NOT NULL REFERENCES rpcmq.owners, name TEXT NOT NULL, value BYTEA NOT NULL,
+    PRIMARY KEY (owner, name));
+"""
+
+
+def prepare(connection: psycopg.Connection[tuple[object, ...]]) -> None:
+    """Make the tables if they are not there.
+
+    Raises:
+        StoreError: they are of a later version, or there is no right to make them.
+    """
+    try:
+        with connection.transaction():
+            connection.execute("SELECT pg_advisory_xact_lock(%s)", (_MAKING,))
+            found = connection.execute("SELECT to_regclass('rpcmq.version')").fetchone()
+            if found == (None,):
+                connection.execute(_TABLES)
+                return
+            version = connection.execute("SELECT version FROM rpcmq.version").fetchone()
+    except psycopg.errors.InsufficientPrivilege as error:
+        raise StoreError(f"queue store: no right to the schema 'rpcmq' of the database: {error}") from None
+    if version is None or not isinstance(version[0], int) or version[0] > SCHEMA_VERSION:
+        text = f"its tables have version {version and version[0]}, and this rpcmq knows {SCHEMA_VERSION}"
+        raise StoreError(f"queue store: {text}: a later one has used it")

@@ -1,0 +1,112 @@
+"""The PostgreSQL store: ownership, take-over, servers that die, databases that are none."""
+
+from __future__ import annotations
+
+import psycopg
+import pytest
+
+from rpcmq.store.contract import Done, Lane, Maker, Put, StoreError, StoreFailed, Verdict
+from rpcmq.store.postgres import PostgresStore
+from tests.store.postgres_server import PostgresServer
+
+LANE = Lane("billing", 0)
+MANY = (1000, 1 << 20)
+
+
+def items(first: int, last: int) -> list[Put]:
+    return [Put(LANE, b"body", 1, maker=Maker(7, each)) for each in range(first, last + 1)]
+
+
+def cut_off(database: str, owner: str) -> None:
+    """End the session of ``owner``, which does not know yet."""
+    with psycopg.connect(database, autocommit=True) as connection:
+        query = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name = %s"
+        assert connection.execute(query, (f"rpcmq queue of {owner}",)).fetchall() == [(True,)]
+
+
+def test_an_owner_that_lives_is_the_only_one(database: str) -> None:
+    store = PostgresStore(database, "a")
+    with pytest.raises(StoreError, match="queue store of 'a': another router has its items; they are free when"):
+        PostgresStore(database, "a")
+    other = PostgresStore(database, "b")
+    store.apply(items(1, 3))
+    assert other.read(LANE, 0, *MANY) == []
+    assert other.apply(items(1, 1)) == [Verdict(1)]
+    store.close()
+    other.close()
+
+
+def test_the_items_of_an_owner_that_was_cut_off_are_taken_over_and_it_writes_no_more(database: str) -> None:
+    former = PostgresStore(database, "a")
+    former.apply(items(1, 3))
+    cut_off(database, "a")
+    successor = PostgresStore(database, "a")
+    assert successor.recovered.epoch == former.recovered.epoch + 1 and successor.recovered.ready == {LANE: 3}
+    with pytest.raises(StoreFailed, match="queue store of 'a'"):
+        former.apply([Done(LANE, 1), *items(4, 4)])
+    assert [each.number for each in successor.read(LANE, 0, *MANY)] == [1, 2, 3]
+    assert successor.apply([Done(LANE, 2), *items(3, 4)]) == [Verdict(), Verdict(is_known=True), Verdict(4)]
+    successor.close()
+
+
+def test_an_owner_whose_lock_alone_was_lost_writes_no_more(database: str) -> None:
+    """Its session goes on, as behind a pooler that gives it another one: the epoch stops it."""
+    former = PostgresStore(database, "a")
+    former.apply(items(1, 3))
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("UPDATE rpcmq.owners SET epoch = epoch + 1 WHERE name = 'a'")
+    with pytest.raises(StoreFailed, match="another router has taken over the items"):
+        former.apply([Done(LANE, 1), *items(4, 4)])
+    successor = PostgresStore(database, "a")
+    assert [each.number for each in successor.read(LANE, 0, *MANY)] == [1, 2, 3]
+    successor.close()
+
+
+def test_an_id_that_a_user_gave_is_put_once_by_all_routers(database: str) -> None:
+    a, b = PostgresStore(database, "a"), PostgresStore(database, "b")
+    given = Put(LANE, b"body", 1, id=b"invoice-17", digest=b"A")
+    assert a.apply([given]) == [Verdict(1)]
+    assert b.apply([given, given._replace(digest=b"B")]) == [
+        Verdict(is_known=True), Verdict(is_known=True, is_other=True),
+    ]  # fmt: skip
+    a.close()
+    b.close()
+
+
+def test_a_server_that_is_killed_has_what_was_accepted(database: str, postgres_server: PostgresServer) -> None:
+    store = PostgresStore(database, "a")
+    store.apply(items(1, 500))
+    store.apply([Done(LANE, each) for each in range(1, 101)])
+    postgres_server.kill()
+    try:
+        with pytest.raises(StoreFailed):
+            store.beat()
+        with pytest.raises(StoreFailed, match="queue store of 'a': connection failed"):
+            PostgresStore(database, "a")
+    finally:
+        postgres_server.start()
+    again = PostgresStore(database, "a")
+    assert again.recovered.ready == {LANE: 400}
+    assert again.apply(items(500, 501)) == [Verdict(is_known=True), Verdict(501)]
+    again.close()
+
+
+def test_tables_of_a_later_version_are_refused(database: str) -> None:
+    PostgresStore(database, "a").close()
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("UPDATE rpcmq.version SET version = 2")
+    with pytest.raises(StoreError, match="its tables have version 2, and this rpcmq knows 1: a later one has used it"):
+        PostgresStore(database, "a")
+
+
+def test_a_database_that_is_not_there_is_named(database: str) -> None:
+    with pytest.raises(StoreError, match=r"queue store of 'a': .*database \"nowhere\" does not exist"):
+        PostgresStore(database.replace("/postgres", "/nowhere"), "a")
+
+
+def test_a_role_without_the_right_is_told(database: str) -> None:
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("DROP ROLE IF EXISTS guest")
+        connection.execute("CREATE ROLE guest LOGIN")
+    with pytest.raises(StoreError, match="queue store: no right to the schema 'rpcmq' of the database"):
+        PostgresStore(database.replace("rpcmq@", "guest@"), "a")
