@@ -20,6 +20,7 @@ from typing import Any
 
 import gevent
 from gevent import subprocess
+from gevent.event import Event
 
 from rpcmq import Client, Service
 from rpcmq.errors import RpcError
@@ -45,7 +46,8 @@ def url(name: str) -> str:
 def start_router(name: str) -> subprocess.Popen[bytes]:
     (other,) = PORTS.keys() - {name}
     command = [sys.executable, "-m", "rpcmq", "router", "--name", name, "--listen", url(name), "--peer", url(other)]
-    return subprocess.Popen([*command, "--log-level", "warning"])
+    # Ctrl-C is for this process, which then ends the router in order.
+    return subprocess.Popen([*command, "--log-level", "warning"], start_new_session=True)
 
 
 def ask_both(client: Client) -> str:
@@ -63,19 +65,19 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Two routers of one mesh, each in a terminal.")
     parser.add_argument("name", choices=PORTS)
     name = parser.parse_args().name
+    is_interrupted = Event()
+    gevent.signal_handler(signal.SIGINT, is_interrupted.set)
     router = start_router(name)
     print(f"router {name}: {url(name)}, pid {router.pid}", flush=True)
     try:
         # One router is enough to name: it tells the other one.
         with Client(url(name), connect_timeout=20) as client, Service(f"clock-{name}", Clock(name), client=client):
-            while True:
+            while not is_interrupted.wait(1):
                 print(ask_both(client), flush=True)
-                gevent.sleep(1)
-    except KeyboardInterrupt:
-        return 0
     finally:
-        router.send_signal(signal.SIGTERM)
+        router.terminate()
         router.wait()
+    return 0
 
 
 if __name__ == "__main__":
