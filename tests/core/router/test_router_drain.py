@@ -109,6 +109,26 @@ def test_what_a_handler_asks_for_is_still_taken_so_that_it_can_finish(
     assert error_of(cheat)[0] is Outcome.DRAINING
 
 
+def test_what_a_handler_asked_for_before_the_drain_is_waited_for_though_no_consumer_had_it_yet(
+    net: Network, api: Process, node: Process
+):
+    middle = net.process("middle")
+    node.register("compute", credit=1)
+    middle.register("scheduler")
+    outer, running = api.request("scheduler"), api.request("compute")
+    inner, waiting = middle.request("compute", flags=Flag.NESTED), api.request("compute")
+    unserved = middle.request("nobody", flags=Flag.NESTED)
+    drain(net)
+    assert error_of(waiting)[0] is error_of(unserved)[0] is Outcome.DRAINING
+    assert inner.ends == []
+    node.reply(node.take(Kind.REQUEST), b"running")
+    node.reply(node.take(Kind.REQUEST), b"inner")
+    assert (running.end.payload, inner.end.payload) == (b"running", b"inner")
+    middle.reply(middle.take(Kind.REQUEST), b"outer")
+    assert outer.end.payload == b"outer"
+    assert net.router.in_flight == 0
+
+
 def test_subscribers_are_sent_what_waits_for_them_however_slow_they_are(net: Network, api: Process):
     slow, away = net.process("slow"), net.process("away")
     for subscriber in (slow, away):

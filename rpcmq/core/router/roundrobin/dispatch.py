@@ -26,6 +26,7 @@ from rpcmq.core.router.model import Delivery, Link, Request
 from rpcmq.core.router.roundrobin.casts import Casts, resolve_group
 from rpcmq.core.router.roundrobin.deliveries import Deliveries
 from rpcmq.core.router.roundrobin.departures import Departures
+from rpcmq.core.router.roundrobin.drain import return_undelivered_calls
 from rpcmq.core.router.roundrobin.mailboxes import Mailboxes
 from rpcmq.core.router.roundrobin.request_table import RequestTable
 from rpcmq.core.router.roundrobin.restart_recovery import Recovery
@@ -346,16 +347,10 @@ class Dispatch:
         self.requests.tick(now)
         self.departures.tick(now)
 
-    def return_undelivered_calls(self, now: float) -> None:
-        """Begin a drain: undelivered calls go back to their callers. Accept only what running handlers need."""
-        requests = self.requests
-        requests.draining = True
-        for link in list(self._links):
-            for request in [each for each in link.calls.values() if each.queue is not None]:
-                if requests.finish(now, request, Outcome.DRAINING):
-                    requests.withdraw(request)
-                    text = "the router is shutting down; the call did not run"
-                    requests.tell(link, request.key, Outcome.DRAINING, text, {})
+    def begin_drain(self, now: float) -> None:
+        """Undelivered calls go back to their callers. Accept only what running handlers need."""
+        self.requests.draining = True
+        return_undelivered_calls(now, self._links, self.requests, self._is_needed_by_running_work(Flag.NESTED))
 
     def _is_needed_by_running_work(self, flags: int) -> bool:
         """Whether work begun before the drain may need this message to end: its handler waits for it.

@@ -13,7 +13,7 @@ from rpcmq.core.router.model import Link, Request
 from rpcmq.core.router.node_type import NodeContext, NodeType
 from rpcmq.core.router.roundrobin import views
 from rpcmq.core.router.roundrobin.dispatch import Dispatch
-from rpcmq.core.router.roundrobin.drain_end import fail_unfinished_calls
+from rpcmq.core.router.roundrobin.drain import fail_unfinished_calls
 from rpcmq.core.router.roundrobin.purge import Controls
 from rpcmq.core.router.roundrobin.registrations import Registrations
 from rpcmq.core.router.roundrobin.stuck import AskedFor
@@ -145,7 +145,7 @@ class RoundRobin(NodeType):
 
     def begin_drain(self, now: float) -> None:
         """Calls that nobody has yet go back to their callers."""
-        self.dispatch.return_undelivered_calls(now)
+        self.dispatch.begin_drain(now)
 
     def refuse_nested_work(self) -> None:
         """Calls and casts of running handlers are refused from now on, too."""

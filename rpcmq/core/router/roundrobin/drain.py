@@ -1,4 +1,4 @@
-"""The end of a drain: the callers of what still runs are told."""
+"""Callers during a drain: undelivered calls are returned when it begins; those that still run fail when it ends."""
 
 from __future__ import annotations
 
@@ -11,9 +11,26 @@ from rpcmq.core.router.roundrobin.request_table import RequestTable
 from rpcmq.errors import Outcome
 from rpcmq.wire import Flag
 
-__all__ = ["fail_unfinished_calls"]
+__all__ = ["fail_unfinished_calls", "return_undelivered_calls"]
 
+_DID_NOT_RUN = "the router is shutting down; the call did not run"
 _SEND_AGAIN: explain.Explanation = ("the router has shut down; send it again", {})
+
+
+def return_undelivered_calls(now: float, links: LinkTable, requests: RequestTable, does_work_run: bool) -> None:
+    """Return calls that nobody has yet to their callers, which ask the router's next life for them.
+
+    Args:
+        does_work_run: whether handlers run. One of them may wait for a nested call, and the drain for that handler: so
+            nested calls stay where consumers take them.
+    """
+    for link in list(links):
+        for request in [each for each in link.calls.values() if each.queue is not None]:
+            if does_work_run and request.flags & Flag.NESTED and _is_consumed(request):
+                continue
+            if requests.finish(now, request, Outcome.DRAINING):
+                requests.withdraw(request)
+                requests.tell(link, request.key, Outcome.DRAINING, _DID_NOT_RUN, {})
 
 
 def fail_unfinished_calls(
@@ -35,3 +52,7 @@ def fail_unfinished_calls(
                 outcome, (text, details) = Outcome.LINK_LOST, explain.drain_timed_out(now, delivery)
             if requests.finish(now, request, outcome):
                 requests.tell(link, request.key, outcome, text, details)
+
+
+def _is_consumed(request: Request) -> bool:
+    return any(not consumer.stopping for consumer in request.destination.consumers)
