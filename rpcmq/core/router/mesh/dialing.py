@@ -24,8 +24,6 @@ from rpcmq.wire.mesh_bodies import MAX_INCARNATION, MeshIdentity
 
 __all__ = ["Dialing"]
 
-#: Seconds in which HELLO must be answered, and over other routers, which may drop it.
-_GREETING_SECONDS, _RELAYED_GREETING_SECONDS = 5.0, 2.0
 #: Pause between two attempts (seconds) to connect to a router to which others carry the messages meanwhile.
 _SHORTCUT_PAUSE = 5.0
 #: A link that lasted less (seconds) is not dialled again at once.
@@ -88,9 +86,9 @@ class Dialing:
         self._next_due = inf
         for route, target in list(self._dials.items()):
             if target.has_greeted and now >= target.deadline:
-                seconds = _greeting_seconds(target)
-                text = f"{target.url}: connected, but nothing there has answered HELLO within {seconds:g} s"
-                self._fail(now, route, "no-answer", text)
+                direct = f"{target.url}: connected, but nothing there"
+                where = self._context.way_failed(target.id) if target.is_relayed else direct
+                self._fail(now, route, "no-answer", f"{where} has answered HELLO within {target.greeting_seconds:g} s")
         for target in self._targets.in_turn():
             if target.route is not None:
                 self._next_due = min(self._next_due, target.deadline if target.has_greeted else inf)
@@ -155,7 +153,7 @@ class Dialing:
     def greeted_at(self, id: int) -> float:
         """The time of the last HELLO without an answer that may have gone to the router ``id``; -infinite: none has."""
         unanswered = (each for each in self._dials.values() if each.has_greeted and each.id in (0, id))
-        return max((each.deadline - _greeting_seconds(each) for each in unanswered), default=-inf)
+        return max((each.deadline - each.greeting_seconds for each in unanswered), default=-inf)
 
     def link_ended(self, now: float, peering: Peering) -> None:
         """The link of ``peering``, which has led to ``target``, has ended."""
@@ -192,7 +190,7 @@ class Dialing:
                 self._drop(now, route, target)
                 return
             self._resuming[route] = peering
-        target.has_greeted, target.deadline = True, now + _greeting_seconds(target)
+        target.has_greeted, target.deadline = True, now + target.greeting_seconds
         self._due_at(target.deadline)
         if peering is not None:
             self._leave(now, peering)
@@ -239,7 +237,7 @@ class Dialing:
                 raise ProtocolError(f"kind {message[KIND_AT]:#04x} in answer to HELLO", "kind")
         except ProtocolError as error:
             text = f"{target.url}: this is no router that knows a mesh: {error}"
-            self._fail(now, route, "no-router", text, is_rare=True)
+            self._fail(now, route, "no-router", text, is_rare=not target.is_relayed)
 
     # --- answers to HELLO --------------------------------------------------------------------
 
@@ -393,7 +391,3 @@ class Dialing:
         reason = "started over" if same_life else "its next life has come"
         self._node.links.end(now, existing.link, reason)
         return True
-
-
-def _greeting_seconds(target: Target) -> float:
-    return _RELAYED_GREETING_SECONDS if target.is_relayed else _GREETING_SECONDS

@@ -65,6 +65,8 @@ class MeshContext:
     #: The way to the router with an id; None: there is none. And the ids of the routers on it.
     route_to: Callable[[int], Route | None] = lambda id: None
     path_to: Callable[[int], list[int]] = lambda id: []
+    #: Nothing has come through on that way: take another one; returns a text that names router and way.
+    way_failed: Callable[[int], str] = str
     #: The limits of links over which not everything may pass.
     limits: dict[Link, LinkLimits] = field(default_factory=dict)
     #: The highest incarnation that is known of the router with an id; 0: none is.

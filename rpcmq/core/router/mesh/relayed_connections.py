@@ -13,7 +13,7 @@ from itertools import count
 from typing import NamedTuple
 
 from rpcmq.core.common.session import Session
-from rpcmq.core.router.actions import DIALED, Action, Answer, Disconnect, LinkDetached
+from rpcmq.core.router.actions import Action, Answer, Disconnect, LinkDetached
 from rpcmq.core.router.mesh.unread_relays import UnreadRelays
 from rpcmq.core.router.mesh.ways import Put, RelayedConnection, Sender, Way
 from rpcmq.core.router.model import Link
@@ -43,6 +43,7 @@ class RelayedConnections:
         unread: what neighbours have yet to read of what is passed on to them.
         own_id: gives the id of this router.
         next_hop: the link to the neighbour on the way to a router; None: there is no way.
+        detour: the same of a way that does not begin with a neighbour: (id, link to that).
     """
 
     def __init__(self, counters: Counter[str]) -> None:
@@ -58,6 +59,7 @@ class RelayedConnections:
         self.unread = UnreadRelays()
         self.own_id: Callable[[], int] = int
         self.next_hop: Callable[[int], Link | None] = lambda id: None
+        self.detour: Callable[[int, Link], Link | None] = lambda id, hop: None
 
     # --- connections -------------------------------------------------------------------------
 
@@ -73,7 +75,7 @@ class RelayedConnections:
         Args:
             in_use: the connections that carry links, which do not make room: somebody else may have said HELLO.
         """
-        older = [each for each in self.by_route.values() if each.peer == peer and not each.route.startswith(DIALED)]
+        older = [each for each in self.by_route.values() if each.peer == peer and not each.was_dialed]
         idle = [each for each in older if each.route not in in_use]
         connection = RelayedConnection(b"relayed:%d" % next(self._accepted), peer, number)
         self._enter(connection)
@@ -102,18 +104,22 @@ class RelayedConnections:
             return False
         self._by_number.pop((connection.peer, connection.number), None)
         if is_told:
-            self._send_soon(Leg(connection.peer, connection.number, 0), [])
+            self._send_soon(Leg(connection.peer, connection.number, 0), [], self._hop_of(connection))
         return True
 
-    def tell_closed(self, now: float, peer: int, number: int) -> None:
-        """Tell the router ``peer`` that its connection ``number`` is closed here, now and then: that may get lost."""
+    def tell_closed(self, now: float, peer: int, number: int, hop: Link) -> None:
+        """Tell the router ``peer`` that its connection ``number`` is closed here, now and then: that may get lost.
+
+        Args:
+            hop: the link to the neighbour that has brought something on that connection.
+        """
         told_at = self._closed.get((peer, number))
         if told_at is not None and now < told_at + _TELL_SECONDS:
             return
         self._closed[peer, number] = now
         if len(self._closed) > _MOST_CLOSED:
             del self._closed[next(iter(self._closed))]
-        self._send_soon(Leg(peer, number, 0), [])
+        self._send_soon(Leg(peer, number, 0), [], hop)
 
     def carry_link(self, link: Link, others: list[Session]) -> None:
         """Have ``link`` send on its present connection, whether that is one of these or the shell's.
@@ -136,7 +142,8 @@ class RelayedConnections:
         if isinstance(action, Answer):
             connection = self.by_route[action.route]
             connection.sent += 1
-            self._send_soon(Leg(connection.peer, connection.number, connection.sent), [action.message])
+            leg = Leg(connection.peer, connection.number, connection.sent)
+            self._send_soon(leg, [action.message], self._hop_of(connection))
         else:
             # One that has lost its link may have done so to another connection, on which its session goes on.
             self.close(action.route, is_told=isinstance(action, Disconnect))
@@ -153,6 +160,8 @@ class RelayedConnections:
         by_hop: dict[Link, list[Leg]] = {}
         for leg in legs:
             hop = self.next_hop(leg.destination)
+            if hop is source:
+                hop = self.detour(leg.destination, source) or source
             if hop is None or hop is source:
                 self.drop("no way" if hop is None else "the way leads back")
             else:
@@ -167,8 +176,17 @@ class RelayedConnections:
             self.transit.append(_Transit(hop, [pack_relay(relay.source, relay.hops + 1, some), *needed]))
         return full
 
-    def _send_soon(self, leg: Leg, messages: list[bytes]) -> None:
-        hop = self.next_hop(leg.destination)
+    def _hop_of(self, connection: RelayedConnection) -> Link | None:
+        """The link to the neighbour that carries what is sent on ``connection``.
+
+        The router that has made it chooses the way, and takes another one where nothing comes through.
+        """
+        hop = connection.came_over
+        if connection.was_dialed or hop is None or not hop.is_responsive or hop.route in self.by_route:
+            return self.next_hop(connection.peer)
+        return hop
+
+    def _send_soon(self, leg: Leg, messages: list[bytes], hop: Link | None) -> None:
         if hop is None:
             self.drop("no way")
         else:
@@ -196,7 +214,7 @@ class RelayedConnections:
             link.marked = False
             assert isinstance(link, Link)
             connection = self.by_route.get(link.route) if link.route is not None else None
-            hop = self.next_hop(connection.peer) if connection is not None else None
+            hop = self._hop_of(connection) if connection is not None else None
             # Without a way it waits: whoever finds one marks the link.
             if hop is not None and hop.route is not None:
                 by_hop.setdefault(hop, []).append(Sender(link, connection))

@@ -14,7 +14,8 @@ from rpcmq.core.common.log_limit import LogLimit
 from rpcmq.core.router.actions import LogEvent
 from rpcmq.core.router.mesh.neighbours import Neighbour
 from rpcmq.core.router.mesh.part import MeshContext, MeshPart
-from rpcmq.core.router.mesh.routes import Route, path, routes
+from rpcmq.core.router.mesh.route_table import RouteTable
+from rpcmq.core.router.mesh.routes import Route
 from rpcmq.core.router.mesh.ways import RelayedConnection
 from rpcmq.core.router.model import Link
 from rpcmq.errors import ProtocolError
@@ -46,33 +47,39 @@ class Relays(MeshPart):
         #: Batches that were dropped because of it, by router.
         self._dropped: LogLimit[str] = LogLimit()
         self.kinds = {Kind.READ: self._read}
-        self._routes: dict[int, Route] = {}
-        self._is_stale = False
+        self._ways = RouteTable(context)
+        self._connections.detour = self._detour
         self._due, self._rested_at = inf, 0.0
         context.route_to = self.route_to
         context.on_topology.append(self._changed)
-        context.path_to = self.path_to
+        context.path_to = self._ways.path_to
+        context.way_failed = self._way_failed
 
     # --- ways --------------------------------------------------------------------------------
 
     def route_to(self, id: int) -> Route | None:
         """Return the way to the router ``id``; None if there is none."""
-        return self._found().get(id)
+        return self._ways.route_to(id)
 
-    def path_to(self, id: int) -> list[int]:
-        """Return the ids of the routers on the way to the router ``id``, in their order."""
-        return path(self._found(), id)
+    def _way_failed(self, id: int) -> str:
+        """Take another way to the router ``id``; return a text that names it and the present one."""
+        route = self.route_to(id)
+        hop = self._name(route.hop) if route is not None else "others"
+        self._ways.avoid(id)
+        return f"router {self._name(id)}, over {hop}: neither it nor a router on the way"
 
-    def _found(self) -> dict[int, Route]:
-        if self._is_stale:
-            self._is_stale = False
-            context = self._context
-            usable = [each for each in context.neighbours if each.link.is_responsive and context.is_hop(each)]
-            self._routes = routes(context.own.id, [each.identity.id for each in usable], context.members)
-        return self._routes
+    def _name(self, id: int) -> str:
+        member = self._context.members.get(id)
+        return member.said.name if member is not None else str(id)
 
     def _next_hop(self, id: int) -> Link | None:
-        route = self.route_to(id)
+        return self._link_of(self.route_to(id))
+
+    def _detour(self, id: int, hop: Link) -> Link | None:
+        neighbour = self._context.neighbours.by_link.get(hop)
+        return self._link_of(self._ways.detour(id, neighbour.identity.id)) if neighbour is not None else None
+
+    def _link_of(self, route: Route | None) -> Link | None:
         hop = self._context.neighbours.by_id.get(route.hop) if route is not None else None
         return hop.link if hop is not None else None
 
@@ -83,7 +90,7 @@ class Relays(MeshPart):
 
     def _find_anew(self, now: float) -> None:
         """Find the ways when one is asked for next."""
-        self._is_stale = True
+        self._ways.find_anew()
         table = self._context.members
         self._rested_at = now + _REST_PER_CONNECTION * table.connections + _REST_PER_ROUTER * len(table)
 
@@ -92,7 +99,11 @@ class Relays(MeshPart):
         self._changed(now)
 
     def neighbour_changed(self, now: float, neighbour: Neighbour) -> None:
-        """One that does not answer is no way to others, and may be reached over others itself."""
+        """One that does not answer is no way to others, and may be reached over others itself, or on another way."""
+        link = neighbour.link
+        connection = self._connections.by_route.get(link.route) if link.route is not None else None
+        if connection is not None and connection.was_dialed and not link.is_responsive:
+            self._ways.avoid(connection.peer)
         self._changed(now)
 
     def neighbour_gone(self, now: float, neighbour: Neighbour, reason: str) -> None:
@@ -181,7 +192,7 @@ class Relays(MeshPart):
             if not leg.destination and some:
                 self._receive_from(now, link, neighbour, source, some)
             elif leg.destination and source != self._context.own.id:
-                self._receive(now, source, leg, some)
+                self._receive(now, link, source, leg, some)
         except ProtocolError as error:
             # The others are taken.
             self._node.protocol_error(now, link, messages[0], error)
@@ -200,24 +211,32 @@ class Relays(MeshPart):
             self._hand_over(now, link.route, messages)
             link.read_bytes = read_bytes
 
-    def _receive(self, now: float, source: int, leg: Leg, messages: Sequence[bytes]) -> None:
+    def _receive(self, now: float, link: Link, source: int, leg: Leg, messages: Sequence[bytes]) -> None:
         connections = self._connections
         connection = connections.find(source, leg.connection)
         if connection is None:
             if leg.sequence == 1 and messages[0][KIND_AT] == Kind.HELLO:
-                self._greet(now, source, leg.connection, messages[0])
+                self._greet(now, link, source, leg.connection, messages[0])
             elif leg.sequence:
-                connections.tell_closed(now, source, leg.connection)
+                connections.tell_closed(now, source, leg.connection, link)
         elif not leg.sequence:
+            self._lost_on_the_way(now, connection)
             self._lose(now, connection, "the other router has closed it", is_told=False)
         elif leg.sequence <= connection.received:
             connections.drop("came twice")
         elif leg.sequence > connection.received + 1:
             lost = leg.sequence - connection.received - 1
+            self._lost_on_the_way(now, connection)
+            connection.came_over = link
             self._lose(now, connection, f"{lost} batches were lost on the way")
         else:
             connection.received += 1
+            connection.came_over = link
             self._take_batch(now, connection, messages)
+
+    def _lost_on_the_way(self, now: float, connection: RelayedConnection) -> None:
+        if connection.was_dialed and connection.route in self._node.links.routes:
+            self._ways.lost(now, connection.peer)  # the other router answers on the way that is taken to it
 
     def _take_batch(self, now: float, connection: RelayedConnection, messages: Sequence[bytes]) -> None:
         if connection.route in self._node.links.routes:
@@ -227,7 +246,7 @@ class Relays(MeshPart):
         else:
             self._context.greeting_answered(now, connection.route, messages[0])
 
-    def _greet(self, now: float, source: int, number: int, message: bytes) -> None:
+    def _greet(self, now: float, link: Link, source: int, number: int, message: bytes) -> None:
         """Handle the HELLO of a router that has no connection to this one."""
         connections = self._connections
         if self.route_to(source) is None:
@@ -238,7 +257,7 @@ class Relays(MeshPart):
         if other is None or other.id != source:
             raise ProtocolError(f"HELLO of router {source} over others is not its own", "relay")
         connection, one_too_many = connections.accept(source, number, self._node.links.routes)
-        connection.received = 1
+        connection.received, connection.came_over = 1, link
         if one_too_many is not None:
             self._lose(now, one_too_many, "a newer one has come")
         try:

@@ -21,6 +21,8 @@ __all__ = ["Target", "Targets"]
 
 #: Pauses between two attempts (seconds): the first, the longest, and that of attempts that are of no use for now.
 _FIRST_PAUSE, _LONGEST_PAUSE, _RARE_PAUSE = 0.1, 2.0, 30.0
+#: Seconds in which HELLO must be answered, and over other routers, which may drop it.
+_GREETING_SECONDS, _RELAYED_GREETING_SECONDS = 5.0, 2.0
 #: Most routers that are dialled though they were forgotten.
 _MOST_RARE = 1000
 #: Seconds that the router with the higher id leaves to the other one.
@@ -71,6 +73,11 @@ class Target:
     def is_known(self) -> bool:
         """Whether this router knows by itself that it is there: others may tell of routers that there are not."""
         return self.is_configured or self.has_led
+
+    @property
+    def greeting_seconds(self) -> float:
+        """Seconds in which HELLO must be answered there."""
+        return _RELAYED_GREETING_SECONDS if self.is_relayed else _GREETING_SECONDS
 
     def move_on(self) -> None:
         """Take the next url, if there are several."""

@@ -96,6 +96,9 @@ def _not_linked(
         return row | {"state": "left", "why": "it has left the mesh"}
     if not context.node.links.access.knows_router(said.key):
         return row | {"state": "not linked", "why": "its key is not authorised here"}
+    if target is None and not context.targets.closed and context.route_to(said.id) is not None:
+        why = problems.get(f"relay:{said.id}", "it is dialled over others, or is the next")
+        return row | {"state": "not linked", "why": why}
     return row | _reason(context, target, problems, bool(said.urls))
 
 

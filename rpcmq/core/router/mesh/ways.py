@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from rpcmq.core.router.actions import DIALED
 from rpcmq.core.router.mesh.unread_relays import UnreadRelays
 from rpcmq.core.router.model import Link
 from rpcmq.wire import Detached, size_of
@@ -35,6 +36,7 @@ class RelayedConnection:
         number: names it, at both ends.
         sent: batches that were sent.
         received: batches that have come.
+        came_over: the link to the neighbour that has brought the last one.
     """
 
     route: bytes
@@ -42,6 +44,12 @@ class RelayedConnection:
     number: int
     sent: int = 0
     received: int = 0
+    came_over: Link | None = None
+
+    @property
+    def was_dialed(self) -> bool:
+        """Whether this router has made it."""
+        return self.route.startswith(DIALED)
 
 
 class Sender(NamedTuple):

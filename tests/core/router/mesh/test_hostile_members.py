@@ -10,7 +10,7 @@ import pytest
 from rpcmq.core.common.topic_patterns import pattern_states
 from rpcmq.core.router.access_control import AllowAll
 from rpcmq.core.router.actions import Action, Dial
-from rpcmq.core.router.mesh import relays
+from rpcmq.core.router.mesh import route_table
 from rpcmq.core.router.mesh.domains import Domains
 from rpcmq.core.router.mesh.limits import LinkLimits
 from rpcmq.core.router.mesh.routes import Route, routes
@@ -248,7 +248,7 @@ def test_ways_are_found_anew_now_and_then_however_often_connections_change(
         times.append(net.now)
         return routes(*args)
 
-    monkeypatch.setattr(relays, "routes", noting)
+    monkeypatch.setattr(route_table, "routes", noting)
     for number in range(200):
         link = neighbour_of(net, "b", "a")
         link.send(

@@ -58,7 +58,7 @@ def ends() -> Ends:
 def test_a_neighbour_is_welcomed_before_it_has_to_pass_anything_on(ends: Ends) -> None:
     ends.hop.send_first(pack(Kind.WELCOME))
     ends.links[3].send(pack(Kind.CAST))
-    ends.relayed.tell_closed(0.0, 4, 9)
+    ends.relayed.tell_closed(0.0, 4, 9, ends.hop)
     assert ends.carry() == [["WELCOME"], ["RELAY"], ["RELAY", "CAST"]]
 
 
@@ -86,7 +86,7 @@ def test_a_neighbour_that_takes_nothing_keeps_what_is_of_this_router_waiting(end
     ends.takes = False
     ends.links[3].send(pack(Kind.CAST))
     assert ends.carry() == [] and ends.links[3] in ends.relayed.blocked
-    ends.relayed.tell_closed(0.0, 4, 9)
+    ends.relayed.tell_closed(0.0, 4, 9, ends.hop)
     assert ends.carry() == [] and ends.counters[DROPPED + "the next router takes nothing"] == 1
     ends.takes = True
     ends.relayed.retry()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -262,7 +263,7 @@ def test_all_routers_know_of_a_connection_that_breaks_those_at_its_ends_too():
     reported = {name: net.router_of(name).mesh.members.own() for name in "abcde"}
     for name in "abcde":
         for member in net.router_of(name).mesh.members.table:
-            assert member.said == reported[member.said.name]
+            assert replace(member.said, age=0) == reported[member.said.name]
 
 
 def test_calls_go_on_while_ways_change():
