@@ -1,0 +1,207 @@
+"""The store of queue items as a child of the router: asked and answered by messages, started again when it dies."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import gevent
+from gevent import socket, subprocess
+from gevent.event import Event
+
+from rpcmq.server.log import log_event
+from rpcmq.store.contract import Change, Damaged, Lane, Position, Recovered, Stored, StoreError, Verdict
+from rpcmq.store.frames import (
+    Frames,
+    decode_items,
+    decode_recovered,
+    decode_values,
+    decode_verdicts,
+    encode_changes,
+    encode_values,
+    frame,
+)
+from rpcmq.store.process import APPLY, CANNOT, ITEMS, NEXT_DUE, READ, READ_DEAD, READ_DUE, READY, WAITING
+
+__all__ = ["StoreProcess"]
+
+log = logging.getLogger("rpcmq.router")
+
+Items = Sequence[Stored | Damaged]
+
+_CHUNK = 1 << 20
+#: Pause before a process that has died is started again (seconds).
+_PAUSE = 0.2
+#: Seconds that it gets to close the store when the router ends.
+_LAST = 5.0
+
+
+class StoreProcess:
+    """The store ``where`` in a child process. To be used in the hub; only :meth:`wait` and :meth:`close` wait.
+
+    Each request is kept until it is answered. A process that has died is started again, and told once more whatever it
+    has not answered, which the contract of stores allows. Answers come in the order of the requests.
+
+    Args:
+        where: a PostgreSQL url, or the directory of a file, which is made if it is not there.
+        owner: the name of the router.
+
+    Attributes:
+        waits_for: the reason for which nothing is answered at present; empty: nothing is the matter.
+        restarts: number of times that the process has died.
+    """
+
+    def __init__(self, where: str, owner: str) -> None:
+        self._where, self._owner = where, owner
+        self._tickets = 0
+        #: By ticket, in their order: letter, content, and who waits for the answer.
+        self._open: dict[int, tuple[bytes, bytes, Callable[[Any], object]]] = {}
+        self._unsent: list[bytes] = []
+        self._has_unsent = Event()
+        self._has_opened = Event()
+        self._recovered: Recovered | None = None
+        self._refusal = ""
+        self.waits_for = ""
+        self.restarts = 0
+        self._process: subprocess.Popen[bytes] | None = None
+        self._keeper = gevent.spawn(self._run)
+
+    # --- requests ----------------------------------------------------------------------------
+
+    def apply(self, changes: Sequence[Change], then: Callable[[list[Verdict]], object]) -> None:
+        """Make ``changes`` durable, and call ``then`` with the verdicts when they are."""
+        self._ask(APPLY, encode_changes(changes), lambda content: then(decode_verdicts(content)))
+
+    def read(self, lane: Lane, after: int, most: int, most_bytes: int, then: Callable[[Items], object]) -> None:
+        """Read items that are ready; see :meth:`rpcmq.store.contract.Store.read`."""
+        self._ask(READ, encode_values("Liii", lane, after, most, most_bytes), then)
+
+    def read_due(self, now: int, after: Position, most: int, most_bytes: int, then: Callable[[Items], object]) -> None:
+        """Read items that are due; see :meth:`rpcmq.store.contract.Store.read_due`."""
+        self._ask(READ_DUE, encode_values("iPii", now, after, most, most_bytes), then)
+
+    def read_dead(self, queue: str, after: Position, most: int, then: Callable[[Items], object]) -> None:
+        """Read dead items; see :meth:`rpcmq.store.contract.Store.read_dead`."""
+        self._ask(READ_DEAD, encode_values("sPi", queue, after, most), then)
+
+    def next_due(self, after: Position, then: Callable[[int], object]) -> None:
+        """Ask for the time of the next postponed item; see :meth:`rpcmq.store.contract.Store.next_due`."""
+        self._ask(NEXT_DUE, encode_values("P", after), lambda content: then(decode_values("i", content)[0]))
+
+    def _ask(self, letter: bytes, content: bytes, then: Callable[[Any], object]) -> None:
+        self._tickets += 1
+        self._open[self._tickets] = letter, content, then
+        self._put(frame(self._tickets, letter, content))
+
+    def _put(self, data: bytes) -> None:
+        self._unsent.append(data)
+        self._has_unsent.set()
+
+    @property
+    def unanswered(self) -> int:
+        """Number of requests that are not answered yet."""
+        return len(self._open)
+
+    # --- the process -------------------------------------------------------------------------
+
+    def wait(self, seconds: float) -> Recovered:
+        """Wait until the store was opened first.
+
+        Returns:
+            Its content then.
+
+        Raises:
+            StoreError: it cannot be used, or was not opened within so many seconds; the text says why.
+        """
+        self._has_opened.wait(seconds)
+        if self._recovered is None:
+            reason = self._refusal or self.waits_for or "it has not answered"
+            raise StoreError(f"queue store {self._where}: not opened within {seconds:g} s: {reason}")
+        return self._recovered
+
+    def _run(self) -> None:
+        while self._run_process():
+            gevent.sleep(_PAUSE)
+        self.waits_for = self._refusal
+        log_event(log, logging.ERROR, "store refused", self._refusal)
+        self._has_opened.set()
+
+    def _run_process(self) -> bool:
+        """Run the process until it ends; return whether another one is to be started."""
+        ours, theirs = socket.socketpair()
+        command = [sys.executable, "-m", "rpcmq.store.process", str(theirs.fileno()), self._where, self._owner]
+        self._process = process = subprocess.Popen(command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
+        theirs.close()
+        self._unsent = [frame(ticket, letter, content) for ticket, (letter, content, _) in self._open.items()]
+        self._has_unsent.set()
+        sender = gevent.spawn(self._send, ours)
+        try:
+            self._receive(ours)
+        finally:
+            sender.kill()
+            ours.close()
+        code = process.wait()
+        if self._refusal:
+            return False
+        self.restarts += 1
+        self.waits_for = f"its process has ended with exit code {code}"
+        log_event(log, logging.ERROR, "store ended", f"queue store {self._where}: {self.waits_for}", exit_code=code)
+        return True
+
+    def _send(self, peer: socket.socket) -> None:
+        while True:
+            self._has_unsent.wait()
+            self._has_unsent.clear()
+            unsent, self._unsent = self._unsent, []
+            try:
+                peer.sendall(b"".join(unsent))
+            except OSError:
+                return  # the other end has died: what is open is sent to the next one
+
+    def _receive(self, peer: socket.socket) -> None:
+        frames = Frames()
+        while True:
+            try:
+                data = peer.recv(_CHUNK)
+            except OSError:
+                return
+            if not data:
+                return
+            for ticket, letter, content in frames.add(data):
+                self._handle(ticket, letter, bytes(content))
+
+    def _handle(self, ticket: int, letter: bytes, content: bytes) -> None:
+        if letter == READY:
+            self.waits_for = ""
+            if self._recovered is None:
+                self._recovered = decode_recovered(content)
+            self._has_opened.set()
+        elif letter == WAITING:
+            (self.waits_for,) = decode_values("s", content)
+        elif letter == CANNOT:
+            (self._refusal,) = decode_values("s", content)
+        elif (asked := self._open.pop(ticket, None)) is not None:
+            try:
+                asked[2](decode_items(content) if letter in ITEMS else content)
+            except Exception:
+                # The answers of others must come.
+                log.exception("the answer of the queue store could not be used")
+
+    def close(self) -> None:
+        """End the process once the store is closed; what is not answered is not waited for."""
+        process = self._process
+        self._keeper.kill()
+        if process is None or process.poll() is not None:
+            return
+        try:
+            process.wait(_LAST)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    @property
+    def pid(self) -> int | None:
+        """The process id of the child; None before it was started."""
+        return None if self._process is None else self._process.pid

@@ -1,0 +1,231 @@
+"""Requests to a store in a process of its own, and its answers, as bytes on a stream.
+
+A frame is its length (4 bytes), the ticket that the answer repeats (8), a letter, and values: integers of 8 bytes, and
+texts and blobs behind their lengths. Both ends are of the same version, so that the format has none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from struct import Struct
+from typing import Any
+
+from rpcmq.store.contract import (
+    Bury,
+    Change,
+    Damaged,
+    Done,
+    Forget,
+    Lane,
+    Maker,
+    Note,
+    Position,
+    Postpone,
+    Put,
+    Recovered,
+    Revive,
+    Stored,
+    Verdict,
+)
+
+__all__ = [
+    "Frames",
+    "decode_changes",
+    "decode_items",
+    "decode_recovered",
+    "decode_values",
+    "decode_verdicts",
+    "encode_changes",
+    "encode_items",
+    "encode_recovered",
+    "encode_values",
+    "encode_verdicts",
+    "frame",
+]
+
+_HEAD = Struct(">IQc")
+_INT, _LENGTH, _VERDICT = Struct(">q"), Struct(">I"), Struct(">qB")
+_MOST_BYTES = 1 << 30
+
+#: Letter -> class, and its fields: i integer, b blob, s text, L lane, M maker, P position.
+_LAYOUTS: dict[int, tuple[Callable[..., Any], str]] = {
+    ord("p"): (Put, "LbiibMb"),
+    ord("d"): (Done, "Li"),
+    ord("l"): (Postpone, "Liib"),
+    ord("b"): (Bury, "Liib"),
+    ord("r"): (Revive, "Liib"),
+    ord("f"): (Forget, "Li"),
+    ord("n"): (Note, "sb"),
+    ord("s"): (Stored, "PLiibMbb"),
+    ord("x"): (Damaged, "PLi"),
+}
+_LETTERS = {each: bytes([letter]) for letter, (each, _) in _LAYOUTS.items()}
+_FIELDS = dict(_LAYOUTS.values())
+
+
+def frame(ticket: int, letter: bytes, content: bytes = b"") -> bytes:
+    """One frame."""
+    return _HEAD.pack(_HEAD.size + len(content), ticket, letter) + content
+
+
+class Frames:
+    """Takes bytes apart as they come."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def add(self, data: bytes) -> Iterator[tuple[int, bytes, memoryview]]:
+        """Ticket, letter and content of each frame that is whole with ``data``.
+
+        Raises:
+            ValueError: this is no frame: the other end is none of ours.
+        """
+        self._buffer += data
+        at = 0
+        with memoryview(bytes(self._buffer)) as view:
+            while len(view) - at >= _HEAD.size:
+                length, ticket, letter = _HEAD.unpack_from(view, at)
+                if not _HEAD.size <= length <= _MOST_BYTES:
+                    raise ValueError(f"a frame of {length} bytes")
+                if len(view) - at < length:
+                    break
+                yield ticket, letter, view[at + _HEAD.size : at + length]
+                at += length
+        del self._buffer[:at]
+
+
+# --- values ----------------------------------------------------------------------------------------
+
+
+def _write(fields: str, values: Sequence[Any], parts: list[bytes]) -> None:
+    for field, value in zip(fields, values, strict=True):
+        if field == "i":
+            parts.append(_INT.pack(value))
+        elif field in "bs":
+            blob = value if field == "b" else value.encode()
+            parts += (_LENGTH.pack(len(blob)), blob)
+        elif field == "L":
+            _write("si", value, parts)
+        else:
+            _write("ii" if field == "M" else "iii", value, parts)
+
+
+class _Reader:
+    def __init__(self, content: bytes | memoryview) -> None:
+        self._content = content
+        self.at = 0
+
+    @property
+    def has_more(self) -> bool:
+        return self.at < len(self._content)
+
+    def letter(self) -> int:
+        self.at += 1
+        return self._content[self.at - 1]
+
+    def read(self, fields: str) -> list[Any]:
+        return [self._value(field) for field in fields]
+
+    def _value(self, field: str) -> Any:
+        match field:
+            case "i":
+                self.at += 8
+                return _INT.unpack_from(self._content, self.at - 8)[0]
+            case "b" | "s":
+                (length,) = _LENGTH.unpack_from(self._content, self.at)
+                self.at += 4 + length
+                blob = bytes(self._content[self.at - length : self.at])
+                return blob if field == "b" else blob.decode()
+            case "L":
+                return Lane(*self.read("si"))
+            case "M":
+                return Maker(*self.read("ii"))
+            case _:
+                return Position(*self.read("iii"))
+
+
+def encode_values(fields: str, *values: Any) -> bytes:
+    """Values of the given kinds: i integer, b blob, s text, L lane, M maker, P position."""
+    parts: list[bytes] = []
+    _write(fields, values, parts)
+    return b"".join(parts)
+
+
+def decode_values(fields: str, content: bytes | memoryview) -> list[Any]:
+    """The inverse of :func:`encode_values`."""
+    return _Reader(content).read(fields)
+
+
+def _encode_tuples(tuples: Sequence[Any]) -> bytes:
+    parts: list[bytes] = []
+    for each in tuples:
+        kind = type(each)
+        parts.append(_LETTERS[kind])
+        _write(_FIELDS[kind], each, parts)
+    return b"".join(parts)
+
+
+def _decode_tuples(content: bytes | memoryview) -> list[Any]:
+    reader, found = _Reader(content), []
+    while reader.has_more:
+        make, fields = _LAYOUTS[reader.letter()]
+        found.append(make(*reader.read(fields)))
+    return found
+
+
+def encode_changes(changes: Sequence[Change]) -> bytes:
+    """Changes as bytes."""
+    return _encode_tuples(changes)
+
+
+def decode_changes(content: bytes | memoryview) -> list[Change]:
+    """The inverse of :func:`encode_changes`."""
+    return _decode_tuples(content)
+
+
+def encode_items(items: Sequence[Stored | Damaged]) -> bytes:
+    """Items as bytes."""
+    return _encode_tuples(items)
+
+
+def decode_items(content: bytes | memoryview) -> list[Stored | Damaged]:
+    """The inverse of :func:`encode_items`."""
+    return _decode_tuples(content)
+
+
+def encode_verdicts(verdicts: Sequence[Verdict]) -> bytes:
+    """Verdicts as bytes."""
+    return b"".join(_VERDICT.pack(each.number, each.is_known | each.is_other << 1) for each in verdicts)
+
+
+def decode_verdicts(content: bytes | memoryview) -> list[Verdict]:
+    """The inverse of :func:`encode_verdicts`."""
+    return [Verdict(number, bool(bits & 1), bool(bits & 2)) for number, bits in _VERDICT.iter_unpack(content)]
+
+
+def encode_recovered(recovered: Recovered) -> bytes:
+    """The content of a store at its opening as bytes."""
+    parts = [_INT.pack(recovered.epoch), _INT.pack(len(recovered.ready))]
+    for lane, ready in recovered.ready.items():
+        _write("Lii", (lane, ready, recovered.postponed[lane]), parts)
+    parts.append(_INT.pack(len(recovered.dead)))
+    for queue, number in recovered.dead.items():
+        _write("si", (queue, number), parts)
+    for name, value in recovered.notes.items():
+        _write("sb", (name, value), parts)
+    return b"".join(parts)
+
+
+def decode_recovered(content: bytes | memoryview) -> Recovered:
+    """The inverse of :func:`encode_recovered`."""
+    reader = _Reader(content)
+    epoch, lanes = reader.read("ii")
+    counts = [reader.read("Lii") for _ in range(lanes)]
+    dead = dict(reader.read("si") for _ in range(reader.read("i")[0]))
+    notes: dict[str, bytes] = {}
+    while reader.has_more:
+        name, value = reader.read("sb")
+        notes[name] = value
+    return Recovered(
+        epoch, {lane: ready for lane, ready, _ in counts}, {lane: late for lane, _, late in counts}, dead, notes
+    )

@@ -1,0 +1,216 @@
+"""A store in a process of its own, so that no router waits for a disk.
+
+``python -m rpcmq.store.process FD WHERE OWNER`` serves it.
+
+Beside a router whose loop never pauses, a thread that commits hardly gets the interpreter. The process reads requests
+from the socket ``FD`` and answers each. What has come while it was writing is the next commit, so that the more comes,
+the more items share a sync.
+
+A store that fails is opened again until that succeeds, and told once more what it had not confirmed. Whoever asks is
+told that it waits, and for what; nothing is answered meanwhile but that. It ends when the other end of the socket does.
+"""
+
+from __future__ import annotations
+
+import select
+import signal
+import socket
+import sys
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from time import monotonic
+from typing import Protocol, TypeVar, runtime_checkable
+
+from rpcmq.store.contract import Change, Store, StoreError, StoreFailed
+from rpcmq.store.frames import (
+    Frames,
+    decode_changes,
+    decode_values,
+    encode_items,
+    encode_recovered,
+    encode_values,
+    encode_verdicts,
+    frame,
+)
+
+__all__ = ["APPLY", "CANNOT", "ITEMS", "NEXT_DUE", "READ", "READY", "READ_DEAD", "READ_DUE", "WAITING", "main"]
+
+#: Requests, whose answers have the same letter.
+APPLY, READ, READ_DUE, READ_DEAD, NEXT_DUE = b"A", b"R", b"D", b"X", b"N"
+ITEMS = (READ, READ_DUE, READ_DEAD)
+#: Notices without a ticket: the store is open, fails for now, cannot be used.
+READY, WAITING, CANNOT = b"O", b"W", b"E"
+#: Changes and bytes of one commit.
+_MOST_CHANGES, _MOST_BYTES = 4096, 16 << 20
+_CHUNK = 1 << 20
+#: Pause before a store that has failed is opened again (seconds).
+_PAUSE = 0.2
+#: An idle store is to be heard so often (seconds).
+_BEAT = 2.0
+
+Request = tuple[int, bytes, bytes]
+T = TypeVar("T")
+
+
+@runtime_checkable
+class Beating(Protocol):
+    """A store that must be heard of now and then."""
+
+    def beat(self) -> None:
+        """Say that it is used."""
+
+
+def open_store(where: str, owner: str) -> Store:
+    """Open the store ``where``: a PostgreSQL url, or the directory of a file.
+
+    Raises:
+        StoreError, StoreFailed: as the store says.
+    """
+    if where.startswith(("postgresql://", "postgres://")):
+        from rpcmq.store.postgres import PostgresStore
+
+        return PostgresStore(where, owner)
+    from rpcmq.store.sqlite import SqliteStore
+
+    try:
+        Path(where).mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(f"queue store {where}: the directory cannot be made: {error.strerror}") from None
+    return SqliteStore(Path(where) / "queue.db")
+
+
+class _Gone(Exception):
+    """The other end has ended."""
+
+
+class _Server:
+    """Serves one store to one router."""
+
+    def __init__(self, peer: socket.socket, where: str, owner: str) -> None:
+        self._peer = peer
+        self._where, self._owner = where, owner
+        self._frames = Frames()
+        self._requests: deque[Request] = deque()
+        self._used = monotonic()
+        self._store = self._open()
+
+    def _open(self) -> Store:
+        while True:
+            try:
+                store = open_store(self._where, self._owner)
+            except StoreFailed as error:
+                self._say(0, WAITING, encode_values("s", str(error)))
+                self._receive(_PAUSE)
+            else:
+                self._say(0, READY, encode_recovered(store.recovered))
+                return store
+
+    def run(self) -> None:
+        """Serve until the other end has gone."""
+        try:
+            while True:
+                if not self._requests:
+                    self._receive(_BEAT)
+                    self._beat()
+                self._receive(0.0)
+                self._serve()
+        except _Gone:
+            self._store.close()
+
+    def _receive(self, seconds: float) -> None:
+        """Take the requests that have come, or come within so many seconds."""
+        readable, _, _ = select.select([self._peer], [], [], seconds)
+        if not readable:
+            return
+        try:
+            data = self._peer.recv(_CHUNK)
+        except ConnectionError:
+            data = b""
+        if not data:
+            raise _Gone
+        self._requests += [(ticket, letter, bytes(content)) for ticket, letter, content in self._frames.add(data)]
+
+    def _serve(self) -> None:
+        """Answer the first request, with all changes that follow each other."""
+        if not self._requests:
+            return
+        self._used = monotonic()
+        if self._requests[0][1] != APPLY:
+            ticket, letter, content = self._requests.popleft()
+            answer = self._insisting(lambda: self._read(letter, content))
+            self._say(ticket, letter, answer)
+            return
+        tickets: list[tuple[int, int]] = []
+        changes: list[Change] = []
+        size = 0
+        while self._requests and self._requests[0][1] == APPLY and len(changes) < _MOST_CHANGES and size < _MOST_BYTES:
+            ticket, _, content = self._requests.popleft()
+            some = decode_changes(content)
+            tickets.append((ticket, len(some)))
+            changes += some
+            size += len(content)
+        verdicts = self._insisting(lambda: self._store.apply(changes))
+        answers = []
+        for ticket, count in tickets:
+            answers.append(frame(ticket, APPLY, encode_verdicts(verdicts[:count])))
+            del verdicts[:count]
+        self._send(b"".join(answers))
+
+    def _read(self, letter: bytes, content: bytes) -> bytes:
+        store = self._store
+        match letter:
+            case b"R":
+                return encode_items(store.read(*decode_values("Liii", content)))
+            case b"D":
+                return encode_items(store.read_due(*decode_values("iPii", content)))
+            case b"X":
+                return encode_items(store.read_dead(*decode_values("sPi", content)))
+            case b"N":
+                return encode_values("i", store.next_due(*decode_values("P", content)))
+        raise ValueError(f"request {letter!r}")
+
+    def _insisting(self, step: Callable[[], T]) -> T:
+        """Do ``step``, again on a store that was opened anew for as long as that fails."""
+        while True:
+            try:
+                return step()
+            except StoreFailed as error:
+                self._say(0, WAITING, encode_values("s", str(error)))
+                self._store = self._open()
+
+    def _beat(self) -> None:
+        """Have an idle store say that it is used."""
+        if not self._requests and monotonic() - self._used >= _BEAT:
+            self._used = monotonic()
+            if isinstance(self._store, Beating):
+                self._insisting(self._store.beat)
+
+    def _say(self, ticket: int, letter: bytes, content: bytes) -> None:
+        self._send(frame(ticket, letter, content))
+
+    def _send(self, data: bytes) -> None:
+        try:
+            self._peer.sendall(data)
+        except ConnectionError:
+            raise _Gone from None
+
+
+def main(arguments: list[str]) -> int:
+    """Serve the store of the command line; return the exit code: 2 if it cannot be used, after saying why."""
+    # Its router says when it is over: a Ctrl-C is for that.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    descriptor, where, owner = arguments
+    peer = socket.socket(fileno=int(descriptor))
+    try:
+        _Server(peer, where, owner).run()
+    except _Gone:
+        return 0
+    except StoreError as error:
+        peer.sendall(frame(0, CANNOT, encode_values("s", str(error))))
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,167 @@
+"""The store in a process of its own: answers in their order, deaths, full disks, refusals."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from rpcmq.server.store_process import StoreProcess
+from rpcmq.store.contract import Bury, Done, Lane, Maker, Note, Position, Postpone, Put, Stored, StoreError, Verdict
+from rpcmq.store.sqlite import SqliteStore
+from rpcmq.testing import eventually
+
+LANE = Lane("billing", 0)
+MANY = (1000, 1 << 20)
+
+Open = Callable[[], StoreProcess]
+
+
+@pytest.fixture
+def open_store(tmp_path: Path) -> Iterator[Open]:
+    """Starts the process of a store in a directory that is not there yet."""
+    started: list[StoreProcess] = []
+
+    def open_it() -> StoreProcess:
+        started.append(StoreProcess(str(tmp_path / "queues"), "a"))
+        started[-1].wait(30)
+        return started[-1]
+
+    yield open_it
+    for store in started:
+        store.close()
+
+
+def put(count: int, body: bytes = b"body") -> Put:
+    return Put(LANE, body, 1, maker=Maker(7, count))
+
+
+def items_of(answer: object) -> list[Stored]:
+    assert isinstance(answer, list)
+    return [each for each in answer if isinstance(each, Stored)]
+
+
+def all_ready(store: StoreProcess) -> list[int]:
+    found: list[int] = []
+    answered: list[bool] = []
+
+    def take(items: object) -> None:
+        found.extend(each.number for each in items_of(items))
+        answered.append(True)
+
+    store.read(LANE, 0, 100_000, 1 << 26, take)
+    eventually(lambda: answered)
+    return found
+
+
+def test_requests_are_answered_in_their_order(open_store: Open) -> None:
+    store = open_store()
+    answers: list[object] = []
+    store.apply([put(1), Put(LANE, b"late", 1, due=50, id=b"i", digest=b"d"), Note("n", b"v")], answers.append)
+    store.read(LANE, 0, *MANY, answers.append)
+    store.next_due(Position(), answers.append)
+    store.apply([put(1), Postpone(LANE, 1, 40, b"state")], answers.append)
+    store.read_due(45, Position(), *MANY, answers.append)
+    store.apply([Bury(LANE, 1, 60, b"story"), Done(LANE, 2)], answers.append)
+    store.read_dead("billing", Position(), 10, answers.append)
+    eventually(lambda: len(answers) == 7)
+    assert answers[0] == [Verdict(1), Verdict(2), Verdict()]
+    assert answers[2] == 50 and answers[3] == [Verdict(is_known=True), Verdict()]
+    (ready,), (due,), (dead,) = (items_of(answers[n]) for n in (1, 4, 6))
+    assert (ready.lane, ready.number, ready.body) == (LANE, 1, b"body")
+    assert (due.position.due, due.state) == (40, b"state")
+    assert (dead.position.due, dead.state, dead.maker) == (60, b"story", Maker(7, 1))
+
+
+def test_what_comes_while_it_writes_is_one_commit(open_store: Open, tmp_path: Path) -> None:
+    store = open_store()
+    verdicts: list[list[Verdict]] = []
+    for count in range(1, 1001):
+        store.apply([put(count)], verdicts.append)
+    eventually(lambda: len(verdicts) == 1000)
+    assert [each.number for (each,) in verdicts] == list(range(1, 1001))
+    for number in range(1, 1001):
+        store.apply([Done(LANE, number)], verdicts.append)
+    eventually(lambda: len(verdicts) == 2000)
+    store.close()
+    left = SqliteStore(tmp_path / "queues" / "queue.db")
+    rows = left._connection.execute("SELECT count(*) FROM ended_1").get
+    left.close()
+    assert rows < 500  # each commit writes one
+
+
+def test_a_process_that_is_killed_is_started_again_and_loses_nothing(open_store: Open) -> None:
+    store = open_store()
+    accepted: list[int] = []
+    for kill in range(3):
+        for count in range(kill * 1000 + 1, kill * 1000 + 1001):
+            store.apply([put(count)], lambda verdicts, count=count: accepted.append(count))  # type: ignore[misc]
+        eventually(lambda kill=kill: len(accepted) > kill * 1000)  # type: ignore[misc]
+        assert store.pid is not None
+        os.kill(store.pid, signal.SIGKILL)
+        eventually(lambda kill=kill: store.restarts == kill + 1 and not store.waits_for)  # type: ignore[misc]
+    eventually(lambda: len(accepted) == 3000)
+    assert accepted == list(range(1, 3001)) and store.restarts == 3
+    assert all_ready(store) == list(range(1, 3001)) and not store.waits_for
+
+
+def test_a_full_disk_is_waited_for_and_said(open_store: Open) -> None:
+    store = open_store()
+    assert store.pid is not None
+    accepted: list[list[Verdict]] = []
+    # No file of the process may grow further.
+    resource.prlimit(store.pid, resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))
+    store.apply([put(count, bytes(10_000)) for count in range(1, 20)], accepted.append)
+    eventually(lambda: store.waits_for)
+    assert "queue.db" in store.waits_for and not accepted and store.unanswered == 1
+    resource.prlimit(store.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    eventually(lambda: accepted)
+    assert [each.number for each in accepted[0]] == list(range(1, 20))
+    assert not store.waits_for and store.restarts == 0 and len(all_ready(store)) == 19
+
+
+def test_the_next_life_has_what_was_accepted(open_store: Open) -> None:
+    store = open_store()
+    accepted: list[object] = []
+    store.apply([put(1), put(2), Note("billing", b"settings")], accepted.append)
+    eventually(lambda: accepted)
+    store.apply([Bury(LANE, 1, 5, b"story")], accepted.append)
+    eventually(lambda: len(accepted) == 2)
+    store.close()
+    recovered = open_store().wait(30)
+    assert (recovered.epoch, recovered.ready, recovered.dead) == (2, {LANE: 1}, {"billing": 1})
+    assert recovered.notes == {"billing": b"settings"}
+
+
+def test_a_store_that_cannot_be_used_is_refused_with_the_reason(tmp_path: Path) -> None:
+    (tmp_path / "queue.db").write_bytes(b"no database, but a text that is long enough for a header" * 40)
+    store = StoreProcess(str(tmp_path), "a")
+    try:
+        with pytest.raises(StoreError, match=r"queue\.db: it is no SQLite database"):
+            store.wait(30)
+        assert store.restarts == 0
+    finally:
+        store.close()
+
+
+def test_a_second_router_is_told_that_the_store_is_in_use(open_store: Open, tmp_path: Path) -> None:
+    open_store()
+    second = StoreProcess(str(tmp_path / "queues"), "b")
+    try:
+        with pytest.raises(StoreError, match="another router has it open"):
+            second.wait(30)
+    finally:
+        second.close()
+
+
+def test_it_ends_with_its_router(open_store: Open) -> None:
+    store = open_store()
+    pid = store.pid
+    assert pid is not None
+    store.close()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
