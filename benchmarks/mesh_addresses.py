@@ -20,7 +20,12 @@ __all__ = ["BENCHMARK", "bytes_of_one", "filled"]
 _NUMBER = 100_000
 _ROUTERS = (10, 50, 100)
 #: Consumers' routers of each address -> addresses of one process.
-_CASES = {"1 home, 1 process each": (1, 1), "1 home, 10 of a process": (1, 10), "3 homes, 10 of a process": (3, 10)}
+_CASES = {
+    "1 home, 1 process each": (1, 1),
+    "1 home, 10 of a process": (1, 10),
+    "3 homes, 10 of a process": (3, 10),
+    "3 homes, 1 process each": (3, 1),
+}
 
 
 def _rows(number: int, routers: int, homes: int, of_process: int) -> Iterator[tuple[int, bytes, int, bytes, bytes]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Any
 
 from rpcmq.core.router.mesh.interest import Interest
@@ -21,11 +22,12 @@ def addresses(interest: Interest, own_name: str) -> View:
                 own[key_of(place)] = len(place.consumers)
         if not number % SMALL:
             yield
-    rows: list[dict[str, Any]] = []
+    rows: dict[bytes, dict[str, Any]] = {}
     total = 0
     table = interest.learner.table
-    for number, key in enumerate([*own, *(key for key in table if key not in own)], 1):
-        if is_address(key):
+    for number, key in enumerate(chain(own, (key for key in table if key not in own)), 1):
+        # Where the table grows meanwhile one may come twice.
+        if is_address(key) and key not in rows:
             states = table.states(key)
             # Of a router that has gone, rows may be left.
             if key in own or states:
@@ -33,10 +35,10 @@ def addresses(interest: Interest, own_name: str) -> View:
                 if total <= MAX_ROWS:
                     here = {own_name: own[key]} if key in own else {}
                     there = {link.identity: PlaceState.read(state).consumers for link, state in states.items()}
-                    rows.append(_row(key, here | there))
+                    rows[key] = _row(key, here | there)
         if not number % SMALL:
             yield
-    return rows_of("addresses", rows, total)
+    return rows_of("addresses", [row for _, row in sorted(rows.items())], total)
 
 
 def _row(key: bytes, consumers: dict[str, int]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The addresses that other routers have consumers for, packed: some 150 bytes for one, whatever the number of routers.
+"""The addresses that other routers have consumers for, packed: some 80 bytes for one, whatever the number of routers.
 
 One table has the rows of all of them, by the key of the address as it came. The value of a row is one entry for each
 router that told it: its index (two bytes) and the state as it came. An object for each address would not fit.
@@ -13,6 +13,7 @@ from array import array
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from rpcmq.core.router.mesh.packed_rows import ROW_OVERHEAD, PackedRows
 from rpcmq.core.router.model import Link
 from rpcmq.wire.consumer_name import ORIGIN_BYTES, ConsumerName
 from rpcmq.wire.interest import (
@@ -27,13 +28,11 @@ from rpcmq.wire.interest import (
     topic_key,
 )
 
-__all__ = ["ROW_OVERHEAD", "Holding", "InterestTable"]
+__all__ = ["Holding", "InterestTable"]
 
 _MASK = (1 << 64) - 1
 _INDEX_BYTES, _MAX_INDEX = 2, 1 << 16
 _PART_BYTES = PART_SIZE // 8
-#: Memory of a row beside its own bytes: two objects, and its place in the table.
-ROW_OVERHEAD = 120
 #: Bytes of forgotten names beyond which the names are written anew.
 _MOST_WASTE = 1 << 16
 
@@ -70,19 +69,19 @@ class Holding:
 class InterestTable:
     """The rows of all other routers."""
 
-    __slots__ = ("_groups", "_holdings", "_parts", "_rows", "_swept", "_to_sweep", "_void")
+    __slots__ = ("_groups", "_holdings", "_parts", "_rows", "_sweep_at", "_swept", "_void")
 
     def __init__(self) -> None:
-        self._rows: dict[bytes, bytes] = {}
+        self._rows = PackedRows()
         #: Key of a topic -> keys of its groups.
         self._groups: dict[bytes, dict[bytes, None]] = {}
         #: Key of an address with many consumers -> keys of the rows of parts.
         self._parts: dict[bytes, dict[bytes, None]] = {}
         self._holdings: dict[bytes, Holding] = {}
-        #: Void holdings that the next sweep takes out; those that this one does, and the keys that are left of it.
+        #: Void holdings that the next sweep takes out; those that this one does, and the bucket that is its next.
         self._void: list[Holding] = []
         self._swept: dict[bytes, Holding] = {}
-        self._to_sweep: list[bytes] = []
+        self._sweep_at = 0
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -117,20 +116,22 @@ class InterestTable:
         return sum(holding.link is link for holding in (*self._void, *self._swept.values()))
 
     def sweep(self, limit: int) -> list[tuple[Holding, bytes]]:
-        """Look at ``limit`` rows, and return those that were taken out, with the void holding that had each."""
+        """Look at some ``limit`` rows, and return those that were taken out, with the void holding that had each."""
         if not self._swept:
             if not self._void:
                 return []
-            # All that are void by now together: one list of keys, however many these are.
+            # All that are void by now together: one pass, however many these are.
             self._swept = {holding.prefix: holding for holding in self._void}
             self._void = []
-            self._to_sweep = list(self._rows)
-        keys = self._to_sweep
-        gone = [(holding, key) for key in keys[-limit:] for holding in self._swept_in(key)]
+            self._sweep_at = 0
+        keys: list[bytes] = []
+        while len(keys) < limit and (more := self._rows.keys_of(self._sweep_at)) is not None:
+            keys += more
+            self._sweep_at += 1
+        gone = [(holding, key) for key in sorted(keys) for holding in self._swept_in(key)]
         for holding, key in gone:
             self._put(holding, key, b"")
-        del keys[-limit:]
-        if not keys:
+        if self._rows.keys_of(self._sweep_at) is None:
             for prefix in self._swept:
                 del self._holdings[prefix]
             self._swept = {}
@@ -177,8 +178,6 @@ class InterestTable:
     def _entries(self, key: bytes) -> Iterator[tuple[Holding, bytes]]:
         """The entries of ``key``; of two of one router the later is last."""
         entries = self._rows.get(key)
-        if entries is None:
-            return
         at = 0
         while at < len(entries):
             start = at + _INDEX_BYTES
@@ -188,7 +187,7 @@ class InterestTable:
 
     def _put(self, holding: Holding, key: bytes, state: bytes) -> bytes:
         """Put in or take out an entry; return the state before."""
-        entries = self._rows.get(key, b"")
+        entries = former = self._rows.get(key)
         before = b""
         at = 0
         while at < len(entries):
@@ -201,13 +200,10 @@ class InterestTable:
             at = end
         if state:
             entries += holding.prefix + state
-        if entries:
-            if key not in self._rows:
-                self._note_row(key, True)
-            self._rows[key] = entries
-        elif before:
-            del self._rows[key]
-            self._note_row(key, False)
+        if entries != former:
+            self._rows.put(key, entries)
+            if not (entries and former):
+                self._note_row(key, bool(entries))
         return before
 
     def _note_row(self, key: bytes, is_there: bool) -> None:
