@@ -12,8 +12,6 @@ from statistics import median, quantiles
 
 from benchmarks.report import Benchmark, Options, Row, Target
 from rpcmq.store.contract import Done, Lane, Maker, Put, Store
-from rpcmq.store.postgres import PostgresStore
-from rpcmq.store.sqlite import SqliteStore
 
 __all__ = ["BENCHMARKS"]
 
@@ -82,8 +80,14 @@ def _sync_step(directory: str, items: int) -> Iterator[Callable[[], object]]:
         os.close(file)
 
 
+def _open(path: Path) -> Store:
+    from rpcmq.store.sqlite import SqliteStore  # the other benchmarks need no apsw
+
+    return SqliteStore(path)
+
+
 def _put_step(directory: str, items: int) -> Iterator[Callable[[], object]]:
-    store, producer = SqliteStore(Path(directory) / "put.db"), _Producer()
+    store, producer = _open(Path(directory) / "put.db"), _Producer()
     try:
         yield lambda: store.apply(producer.items(items))
     finally:
@@ -92,7 +96,7 @@ def _put_step(directory: str, items: int) -> Iterator[Callable[[], object]]:
 
 def _cycle_step(directory: str, items: int) -> Iterator[Callable[[], object]]:
     """Put, read, done: two commits."""
-    store, producer = SqliteStore(Path(directory) / "cycle.db"), _Producer()
+    store, producer = _open(Path(directory) / "cycle.db"), _Producer()
     try:
         yield lambda: _cycle(store, producer, items)
     finally:
@@ -108,6 +112,8 @@ def _cycle(store: Store, producer: _Producer, items: int, after: int = 0) -> Non
 
 def _postgres_step(directory: str, items: int) -> Iterator[Callable[[], object]]:
     """Put, read, done in the database that :data:`_DATABASE` names."""
+    from rpcmq.store.postgres import PostgresStore
+
     owner = f"bench-{os.getpid()}-{time.monotonic_ns()}"
     store, producer = PostgresStore(os.environ[_DATABASE], owner), _Producer()
     try:
@@ -149,12 +155,12 @@ def run_backlog(options: Options) -> list[Row]:
 
 
 def _on_backlog(path: Path, depth: int, has_random_ids: bool, options: Options) -> dict[str, float]:
-    store, producer = SqliteStore(path), _Producer(has_random_ids)
+    store, producer = _open(path), _Producer(has_random_ids)
     for _ in range(depth // _FILL):
         store.apply(producer.items(_FILL))
     store.close()
     began = time.perf_counter()
-    store = SqliteStore(path)
+    store = _open(path)
     opening = time.perf_counter() - began
     sample = _sample(lambda: _cycle(store, producer, _CYCLE), _CYCLE, options.seconds * 2)
     store.close()
