@@ -19,7 +19,7 @@ __all__ = ["check_router", "left_behind"]
 _FIXED = {
     "handlers", "kinds", "answered", "refusals", "controls", "greeters", "table", "views",
     "drops", "_drops", "journal", "_context", "parts", "on_changed", "checks", "on_member",
-    "_deadlines",
+    "_deadlines", "held_elsewhere",
 }  # fmt: skip
 
 

@@ -74,7 +74,7 @@ class Adoption(MeshPart):
         context.fenced, context.refuses = self.witness.fences.by_name, self.witness.refuses
         context.displace = self.witness.displace
         dispatch.adopts = self.adopts
-        dispatch.elsewhere.append(self._queue)
+        dispatch.held_elsewhere.append(self._queue)
         context.roundrobin.asked = self._asked.values
         dispatch.casts.adopts = self.adopts
         context.roundrobin.outlives = self.outlives

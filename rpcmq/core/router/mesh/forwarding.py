@@ -65,7 +65,7 @@ class Forwarding(MeshPart):
         # Bound once: they are on the path of each call.
         self._take_reply, self._deliveries = dispatch.reply, dispatch.deliveries
         self._work = context.offered
-        dispatch.elsewhere.append(CopiesElsewhere(self._work))
+        dispatch.held_elsewhere.append(CopiesElsewhere(self._work))
         dispatch.deliveries.elsewhere = self
         context.places.on_changed.append(self._place_changed)
         self.kinds = {

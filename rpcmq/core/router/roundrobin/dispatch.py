@@ -72,7 +72,8 @@ class Dispatch:
 
     __slots__ = (
         "_destinations", "_directory", "_links", "_settings", "adopts", "casts", "deliveries", "departures",
-        "elsewhere", "on_forwarded_answered", "recovery", "refuses_nested_work", "requests", "settlements", "streams",
+        "held_elsewhere", "on_forwarded_answered", "recovery", "refuses_nested_work", "requests", "settlements",
+        "streams",
     )  # fmt: skip
 
     def __init__(self, settings: Settings, links: LinkTable, directory: Directory, now: float) -> None:
@@ -95,7 +96,7 @@ class Dispatch:
         #: Called with (now, request, delivery) when the answer to another router's request is in its outbox; or None.
         self.on_forwarded_answered: Callable[[float, Forwarded, Delivery], None] | None = None
         #: Requests that no link has, and no queue of a topic: copies that neighbours have, messages that are asked for.
-        self.elsewhere: list[Iterable[Request]] = []
+        self.held_elsewhere: list[Iterable[Request]] = []
         #: Whether a drain waits for running handlers no more, and so returns what these ask for, too.
         self.refuses_nested_work = False
 
@@ -371,7 +372,7 @@ class Dispatch:
         for topic in self._directory:
             for queue in (topic.queue, *(server.queue for server in topic.servers.values())):
                 yield from (each for each in queue if not each.is_call)
-        yield from (each for requests in self.elsewhere for each in requests if not each.is_call)
+        yield from (each for requests in self.held_elsewhere for each in requests if not each.is_call)
 
     def check(self) -> None:
         """Assert the invariants. For tests: scans every table."""
