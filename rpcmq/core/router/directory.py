@@ -275,9 +275,9 @@ class Directory:
         server = topic.servers[consumer.server]
         server.consumers.pop(consumer, None)
         if not topic.consumers:
-            topic.last_seen = now
+            topic.last_seen = topic.left_at = now
         if not server.consumers:
-            server.last_seen = now
+            server.last_seen = server.left_at = now
         self.watcher.unregistered(now, consumer)
 
     # --- forgetting --------------------------------------------------------------------------

@@ -266,8 +266,8 @@ class Topic:
     """A topic, (exchange, topic): its consumers, servers, groups and queue."""
 
     __slots__ = (
-        "address", "consumers", "copies", "group", "groups", "last_seen", "leaving", "queue", "ready", "registered",
-        "registered_here", "remotes", "servers", "targets",
+        "address", "consumers", "copies", "group", "groups", "last_seen", "leaving", "left_at", "queue", "ready",
+        "registered", "registered_here", "remotes", "servers", "targets",
     )  # fmt: skip
 
     def __init__(self, address: Address, group: str = "") -> None:
@@ -286,7 +286,9 @@ class Topic:
         self.servers: dict[str, Server] = {}
         #: Whether it has ever been consumed, at any router of the mesh; and whether that was here.
         self.registered = self.registered_here = False
-        self.last_seen = 0.0
+        #: The times at which it was consumed, declared or made last, and at which its last consumer left (monotonic
+        #: seconds).
+        self.last_seen = self.left_at = 0.0
         #: Keys of this topic in the router's table of destinations.
         self.targets: list[bytes] = []
         #: The neighbours that have consumers of it, and how much of it they take.
@@ -310,7 +312,9 @@ class Topic:
 class Server:
     """One server of a topic (``compute.node-7``): usually one consumer, or a few worker processes."""
 
-    __slots__ = ("consumers", "last_seen", "name", "queue", "registered", "registered_here", "remotes", "topic")
+    __slots__ = (
+        "consumers", "last_seen", "left_at", "name", "queue", "registered", "registered_here", "remotes", "topic",
+    )  # fmt: skip
 
     def __init__(self, topic: Topic, name: str) -> None:
         self.topic = topic
@@ -319,7 +323,7 @@ class Server:
         self.consumers: dict[Consumer, None] = {}
         # As for a topic.
         self.registered = self.registered_here = False
-        self.last_seen = 0.0
+        self.last_seen = self.left_at = 0.0
         self.remotes: Remotes[Delivery] = NO_REMOTES
 
     def pick(self) -> Consumer | None:
@@ -381,8 +385,13 @@ class Destination:
         return self.server.registered if self.server else self.topic.registered
 
     @property
+    def left_at(self) -> float:
+        """The time at which the last consumer left, here or elsewhere (monotonic seconds); 0: there was none."""
+        return self.server.left_at if self.server else self.topic.left_at
+
+    @property
     def last_seen(self) -> float:
-        """The time at which the last consumer left (monotonic seconds)."""
+        """The time at which it was consumed, declared or made last (monotonic seconds)."""
         return self.server.last_seen if self.server else self.topic.last_seen
 
     @property

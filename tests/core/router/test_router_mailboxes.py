@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from rpcmq.errors import Outcome
 from rpcmq.testing.network import Network, Process
 from rpcmq.wire import NO_TTL, Flag, Kind
@@ -79,6 +81,39 @@ def test_the_age_limit_does_not_hit_what_waits_for_a_busy_consumer(make_net):
     net.advance(60)
     node.settle(node.take(Kind.CAST))
     assert payloads(node.got(Kind.CAST)) == [b"next"]
+
+
+@pytest.mark.parametrize("server", ["", "node-1"])
+def test_what_waited_for_a_busy_consumer_ages_from_the_time_at_which_that_stops(make_net, server):
+    net = make_net(mailbox_max_seconds=10.0)
+    api, node = net.process("api"), net.process("node")
+    node.register("compute", server or "node-1")
+    api.cast("compute", payload=b"long", server=server)
+    api.cast("compute", payload=b"next", server=server)
+    net.advance(9.5)
+    (long,) = node.got(Kind.CAST)
+    node.unregister(long.header.consumer)
+    node.settle(long)
+    net.advance(9.0)
+    again = net.process("again")
+    again.register("compute", server or "node-1")
+    assert payloads(again.got(Kind.CAST)) == [b"next"]
+
+
+def test_what_nobody_comes_for_after_the_last_consumer_has_stopped_ages_out(make_net):
+    net = make_net(mailbox_max_seconds=10.0)
+    api, node = net.process("api"), net.process("node")
+    node.register("compute", credit=1)
+    for payload in (b"long", b"next"):
+        api.cast("compute", payload=payload)
+    net.advance(9.5)
+    (long,) = node.got(Kind.CAST)
+    node.unregister(long.header.consumer)
+    node.settle(long)
+    net.advance(9.9)
+    assert queued(api, "compute") == 1
+    net.advance(0.2)
+    assert queued(api, "compute") == 0 and dropped(api, "compute") == {"aged out": 1}
 
 
 def test_an_unclaimed_topic_keeps_casts_for_a_shorter_time(make_net):

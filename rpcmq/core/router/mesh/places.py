@@ -130,7 +130,7 @@ class Places:
             remote.consumers = remote.capacity = 0
             place.remotes = {at: each for at, each in place.remotes.items() if at is not link} or NO_REMOTES
             if not place.remotes and not place.consumers:
-                place.last_seen = now
+                place.last_seen = place.left_at = now
             of_link = self._of_links[link]
             del of_link[place]
             if not of_link:

@@ -55,10 +55,24 @@ class Deadlines:
 
     def arm_cast(self, now: float, request: Request) -> None:
         """Arm a queued cast's expiry: its ttl or the mailbox's maximum age, whichever is earlier."""
-        settings = self._settings
-        age = settings.mailbox_max_seconds if request.destination.registered else settings.unclaimed_seconds
+        age = self._age(request)
         left = request.ttl / 1000 - (now - request.received_at) if request.ttl != NO_TTL else age
         self.arm(request, now + max(0.0, min(left, age)))
+
+    def arm_left(self, now: float, request: Request) -> bool:
+        """Arm the expiry of a cast again whose last consumer has left while it waited; False: it is too old since then.
+
+        As long as somebody consumes its topic it does not age.
+        """
+        until = request.destination.left_at + self._age(request)
+        if until <= now:
+            return False
+        self.arm(request, until)
+        return True
+
+    def _age(self, request: Request) -> float:
+        settings = self._settings
+        return settings.mailbox_max_seconds if request.destination.registered else settings.unclaimed_seconds
 
     def disarm(self, request: Request) -> None:
         """``request`` expires no more."""

@@ -147,6 +147,8 @@ class RequestTable:
         if (request.destination.consumers or request.destination.remotes) and not own_limit:
             self.deadlines.arm_cast(now, request)  # its consumers are busy, not away
             return
+        if not own_limit and self.deadlines.arm_left(now, request):
+            return
         queue.remove(request)
         self.drop(now, request, queue, "expired" if own_limit else "aged out")
         self.record(now, request, Outcome.TIMEOUT if own_limit else Outcome.NO_CONSUMER)

@@ -330,6 +330,24 @@ def test_a_cast_that_waits_for_a_busy_consumer_elsewhere_does_not_age(net: MeshN
     assert [message.method for message in taken(node, Kind.CAST)] == ["next"]
 
 
+def test_a_cast_that_waited_for_a_busy_consumer_elsewhere_ages_from_the_time_at_which_that_stops() -> None:
+    net = MeshNetwork(settings=Settings(recovery_seconds=0.0, mailbox_max_seconds=10.0))
+    api, node = net.process("api", router="a"), net.process("node", router="b")
+    node.register("compute")
+    settle(net)
+    for method in ("long", "next"):
+        api.cast("compute", method)
+    net.advance(9.5)
+    (long,) = taken(node, Kind.CAST)
+    node.unregister(long.header.consumer)
+    node.settle(long)
+    net.advance(9.0)
+    other = net.process("other", router="c")
+    other.register("compute")
+    settle(net)
+    assert [message.method for message in taken(other, Kind.CAST)] == ["next"]
+
+
 def test_a_call_of_a_topic_that_only_groups_elsewhere_consume_is_answered_and_may_come_back(net: MeshNetwork) -> None:
     first = net.process("first", router="b")
     first.register("compute", group="audit")
