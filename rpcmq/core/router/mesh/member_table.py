@@ -80,7 +80,7 @@ class MemberTable:
             return False
         reports = frozenset(said.neighbours) if not said.left else _NONE
         was_linked = known is not None and known.was_linked
-        self._members[said.id] = Member(said, now - said.age / 1000, source, reports, was_linked)
+        self._members[said.id] = Member(replace(said, age=0), now - said.age / 1000, source, reports, was_linked)
         self._told[source] += 1
         if known is not None:
             self._untell(known.source)

@@ -98,7 +98,6 @@ class Mesh(NodeType):
             next(each for each in others if isinstance(each, Peer2Peer)),
             Places(self._context.directory),
             self._up,
-            self._gone,
             self._changed,
             self.handlers,
             self.targets,

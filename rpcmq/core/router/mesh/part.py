@@ -44,8 +44,6 @@ class MeshContext:
     places: Places
     #: Enter a neighbour whose handshake is done, or whose link was resumed; parts are told: (now, neighbour, resumed).
     up: Callable[[float, Neighbour, bool], None]
-    #: Take out a neighbour; all parts are told: (now, neighbour, reason).
-    gone: Callable[[float, Neighbour, str], None]
     #: A neighbour starts or stops being usable, in another way than by its link: (now, neighbour).
     changed: Callable[[float, Neighbour], None]
     #: Handlers of the messages of a link to a neighbour, by kind.
