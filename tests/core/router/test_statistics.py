@@ -258,3 +258,11 @@ def test_a_view_of_calls_and_of_methods_keeps_the_oldest_and_the_most_called(
     calls, methods = api.query("calls"), api.query("methods")
     assert [row["method"] for row in calls["calls"]] == ["m0", "m1"] and calls["truncated"] == 8
     assert [row["method"] for row in methods["methods"]] == ["m3", "m2"] and methods["truncated"] == 2
+
+
+def test_outcomes_are_shown_in_one_order_whichever_came_first():
+    assert list(roundrobin_views.named_outcomes({Outcome.TIMEOUT: 1, 77: 1, Outcome.OK: 9})) == [
+        "ok",
+        "timeout",
+        "outcome 77",
+    ]

@@ -68,8 +68,8 @@ def methods(directory: Directory, now: float) -> View:
 
 
 def named_outcomes(outcomes: Mapping[int, int]) -> dict[str, int]:
-    """The counts of ``outcomes`` by the names of the outcomes."""
-    return {_OUTCOMES.get(number, f"outcome {number}"): count for number, count in outcomes.items()}
+    """The counts of ``outcomes`` by the names of the outcomes, in the order of their numbers."""
+    return {_OUTCOMES.get(number, f"outcome {number}"): count for number, count in sorted(outcomes.items())}
 
 
 def stuck(directory: Directory, links: LinkTable, now: float, asked: Collection[AskedFor]) -> View:
