@@ -22,7 +22,7 @@ from tests.integration.cluster import consumers, message
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 
 QUICK: dict[str, Any] = {
-    "link_heartbeat_seconds": 0.1, "link_unresponsive_seconds": 0.4, "link_lost_seconds": 2,
+    "link_heartbeat_seconds": 0.1, "link_unresponsive_seconds": 1.5, "link_lost_seconds": 4,
     "router_recovery_seconds": 0.5,
 }  # fmt: skip
 _FAULTS = 12

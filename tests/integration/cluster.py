@@ -20,10 +20,10 @@ PROGRAMS = Path(__file__).parent / "programs"
 
 Routers = tuple[InProcessRouter, InProcessRouter]
 
-#: Heartbeats quick enough to see what becomes of one who is silent.
-QUICK: dict[str, Any] = {"link_heartbeat_seconds": 0.1, "link_unresponsive_seconds": 0.5, "link_lost_seconds": 30}
+#: Heartbeats quick enough to see what becomes of one who is silent; a machine that stands still for a second is not.
+QUICK: dict[str, Any] = {"link_heartbeat_seconds": 0.1, "link_unresponsive_seconds": 1.5, "link_lost_seconds": 30}
 #: The same of routers that route from their start.
-BRISK: dict[str, Any] = {"link_heartbeat_seconds": 0.1, "link_unresponsive_seconds": 0.4, "router_recovery_seconds": 0}
+BRISK: dict[str, Any] = {"link_heartbeat_seconds": 0.1, "link_unresponsive_seconds": 1.5, "router_recovery_seconds": 0}
 
 
 def message(method: str, /, **args: Any) -> dict[str, Any]:

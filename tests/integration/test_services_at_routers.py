@@ -420,15 +420,15 @@ def test_callers_of_one_router_see_nothing_of_the_death_of_another(serve) -> Non
 
 def test_a_silent_router_holds_up_no_other(serve_in_gevent) -> None:
     with (
-        RouterProcess(link_lost_seconds=2, **BRISK) as one,
-        RouterProcess(link_lost_seconds=2, **BRISK) as two,
+        RouterProcess(link_lost_seconds=2.5, **BRISK) as one,
+        RouterProcess(link_lost_seconds=2.5, **BRISK) as two,
     ):
         service = serve_in_gevent(Work(), one.url, two.url)
         steady = Load(one.url)
         two.pause()
         steady.more(300)
         began = monotonic()
-        while monotonic() - began < 2.5:
+        while monotonic() - began < 3.0:
             steady.more(10)
         two.resume()
         eventually(lambda: is_served(two), 30)

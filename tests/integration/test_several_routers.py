@@ -120,8 +120,8 @@ def test_a_drain_moves_callers_to_the_next_router_without_a_failed_call() -> Non
 
 def test_a_silent_router_is_left_and_idempotent_calls_go_on() -> None:
     with (
-        RouterProcess(link_lost_seconds=2, **BRISK) as one,
-        RouterProcess(link_lost_seconds=2, **BRISK) as two,
+        RouterProcess(link_lost_seconds=2.5, **BRISK) as one,
+        RouterProcess(link_lost_seconds=2.5, **BRISK) as two,
         node(one.url, "at-one"),
         node(two.url, "at-two"),
         Client([one.url, two.url], reconnect_max_seconds=0.2) as client,
