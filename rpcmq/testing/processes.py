@@ -106,7 +106,7 @@ class Program:
         self._stdin.write(line.encode() + b"\n")
         self._stdin.flush()
 
-    def expect(self, pattern: str, timeout: float = 20.0) -> re.Match[str]:
+    def expect(self, pattern: str, timeout: float = 60.0) -> re.Match[str]:
         """Wait for a line of output that matches; lines before it are passed over.
 
         Args:
@@ -161,7 +161,7 @@ class Program:
         """SIGCONT."""
         self.signal(signal.SIGCONT)
 
-    def wait(self, timeout: float = 20.0) -> int:
+    def wait(self, timeout: float = 60.0) -> int:
         """Wait for its end and for the last of its output.
 
         Returns:

@@ -52,7 +52,7 @@ class Terminal:
         """Type ``text``, as it is: ``"\\n"`` is Enter, ``"\\x03"`` Ctrl-C."""
         gevent.os.nb_write(self._fd, text.encode())
 
-    def expect(self, pattern: str, timeout: float = 20.0) -> str:
+    def expect(self, pattern: str, timeout: float = 60.0) -> str:
         """Wait until what is shown, after what was expected before, matches; return what is before the match.
 
         Args:
@@ -79,7 +79,7 @@ class Terminal:
         self._seen = found.end()
         return before
 
-    def wait(self, timeout: float = 20.0) -> int:
+    def wait(self, timeout: float = 60.0) -> int:
         """Wait for the end of the program, and of what it shows; return its exit code."""
         code = int(self._process.wait(timeout))
         self._reader.join(timeout)
