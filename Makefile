@@ -62,7 +62,7 @@ demo: setup ## run a small cloud controller: three routers, api, scheduler, comp
 test: setup ## run the test suite, without what is marked long
 	@$(PY) -m pytest -n $(WORKERS) $(ARGS)
 
-test-more: setup ## run the long tests that CI runs, too: random frames and histories, a stream that is killed, web servers, services over asyncio, three routers in place of one, the model of a mesh, the deaths of its routers, two signals in a row
+test-more: setup ## run the long tests that CI runs, too: random frames and histories, a stream that is killed, web servers, services over asyncio, three routers in place of one, the model of a mesh, the deaths of its routers, slow ones, two signals in a row
 	@$(PY) -m pytest -n $(WORKERS) --dist worksteal -m long $(MORE_TESTS) $(ARGS)
 	@CLIENT_SHELL=aio $(PY) -m pytest tests/client/test_service.py tests/client/test_direct.py
 	@ROUTERS=3 $(PY) -m pytest -n $(WORKERS) tests/core/router --ignore tests/core/router/mesh
