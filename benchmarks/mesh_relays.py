@@ -1,4 +1,4 @@
-"""Calls from a caller at router a to a service at router c: over a router b between them, directly, and at one router."""
+"""Calls from a caller at router a to a service at router c: over router b, directly, and at one router."""
 
 from __future__ import annotations
 

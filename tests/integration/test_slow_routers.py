@@ -86,7 +86,7 @@ def test_a_large_payload_over_a_slow_connection_ends_no_link() -> None:
     with ExitStack() as stack:
         a = stack.enter_context(RouterProcess(router_name="a"))
         proxy = stack.enter_context(SlowProxy(a.url, megabits=40))
-        quick = {"mesh_silence_seconds": 1.2, "mesh_lost_seconds": 2.5}
+        quick: dict[str, Any] = {"mesh_silence_seconds": 1.2, "mesh_lost_seconds": 2.5}
         b = stack.enter_context(RouterProcess(router_name="b", mesh_peers=proxy.url, mesh_dial="peers", **quick))
         eventually(lambda: row(b, "a").get("state") == row(a, "b").get("state") == "answering")
         client = stack.enter_context(Client([a.url]))

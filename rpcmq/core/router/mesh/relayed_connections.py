@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from rpcmq.core.common.session import Session
 from rpcmq.core.router.actions import Action, Answer, Disconnect, LinkDetached
-from rpcmq.core.router.mesh.unread_relays import UnreadRelays
+from rpcmq.core.router.mesh.unread_relays import UnreadRelays, bytes_of
 from rpcmq.core.router.mesh.ways import Put, RelayedConnection, Sender, Way
 from rpcmq.core.router.model import Link
 from rpcmq.wire.relay import Leg, RelayMessage, pack_relay, ranges_of, selected
@@ -151,8 +151,13 @@ class RelayedConnections:
 
     # --- to pass on --------------------------------------------------------------------------
 
-    def pass_on(self, relay: RelayMessage, legs: Sequence[Leg], messages: Sequence[bytes], source: Link) -> list[Link]:
+    def pass_on(
+        self, relay: RelayMessage, legs: Sequence[Leg], messages: Sequence[bytes], source: Link, size_bytes: int
+    ) -> list[Link]:
         """Send ``legs`` of a RELAY, which came from the neighbour at ``source``, on their ways.
+
+        Args:
+            size_bytes: of the RELAY and ``messages``.
 
         Returns:
             The links to neighbours for which it was dropped, as they have too much to read already.
@@ -171,9 +176,11 @@ class RelayedConnections:
             # Nobody else may have to wait for it.
             self.drop("more than mesh.max_transit_bytes", len(by_hop.pop(hop)))
         for hop, some in by_hop.items():
-            some, needed = _cut(some, messages) if len(some) < len(relay.legs) else (some, messages)
+            is_cut = len(some) < len(relay.legs)
+            some, needed = _cut(some, messages) if is_cut else (some, messages)
+            batch = [pack_relay(relay.source, relay.hops + 1, some), *needed]
             self._counters["batches passed on"] += 1
-            self.transit.append(_Transit(hop, [pack_relay(relay.source, relay.hops + 1, some), *needed]))
+            self.transit.append(_Transit(hop, batch, bytes_of(batch) if is_cut else size_bytes))
         return full
 
     def _hop_of(self, connection: RelayedConnection) -> Link | None:
@@ -190,7 +197,8 @@ class RelayedConnections:
         if hop is None:
             self.drop("no way")
         else:
-            self.transit.append(_Transit(hop, [pack_relay(self.own_id(), 0, [leg]), *messages]))
+            batch = [pack_relay(self.own_id(), 0, [leg]), *messages]
+            self.transit.append(_Transit(hop, batch, bytes_of(batch)))
 
     # --- to send -----------------------------------------------------------------------------
 
@@ -205,7 +213,7 @@ class RelayedConnections:
         while self.transit:
             transit = self.transit.popleft()
             if _greet(transit.hop, put) and transit.hop.route and put(transit.hop.route, transit.messages):
-                self.unread.sent(transit.hop, transit.messages)
+                self.unread.sent(transit.hop, transit.size_bytes)
             else:
                 self.drop("the next router takes nothing")
         by_hop: dict[Link, list[Sender]] = {}
@@ -230,6 +238,7 @@ class _Transit(NamedTuple):
 
     hop: Link
     messages: list[bytes]
+    size_bytes: int
 
 
 def _greet(hop: Link, put: Put) -> bool:

@@ -16,6 +16,7 @@ from rpcmq.core.router.mesh.neighbours import Neighbour
 from rpcmq.core.router.mesh.part import MeshContext, MeshPart
 from rpcmq.core.router.mesh.route_table import RouteTable
 from rpcmq.core.router.mesh.routes import Route
+from rpcmq.core.router.mesh.unread_relays import bytes_of
 from rpcmq.core.router.mesh.ways import RelayedConnection
 from rpcmq.core.router.model import Link
 from rpcmq.errors import ProtocolError
@@ -81,7 +82,8 @@ class Relays(MeshPart):
 
     def _link_of(self, route: Route | None) -> Link | None:
         hop = self._context.neighbours.by_id.get(route.hop) if route is not None else None
-        return hop.link if hop is not None else None
+        # Its connection may have been lost since the ways were found, and its link go on over others.
+        return hop.link if hop is not None and not hop.is_relayed else None
 
     def _changed(self, now: float) -> None:
         if now >= self._rested_at:
@@ -168,14 +170,15 @@ class Relays(MeshPart):
         neighbour = self._context.neighbours.by_link.get(link)
         if neighbour is None or not self._context.is_hop(neighbour):
             raise ProtocolError("RELAY is for routers that are linked without limits", "kind")
-        self._unread.received(link, messages)
+        size_bytes = bytes_of(messages)
+        self._unread.received(link, size_bytes)
         relay, carried = parse_relay(messages[0], len(messages) - 1), messages[1:]
         own_id = self._context.own.id
         legs = [leg for leg in relay.legs if leg.destination not in (0, own_id)]
         if legs and relay.hops + 1 >= MAX_HOPS:
             self._connections.drop(f"more than {MAX_HOPS} hops", len(legs))
         elif legs:
-            for hop in self._connections.pass_on(relay, legs, carried, link):
+            for hop in self._connections.pass_on(relay, legs, carried, link, size_bytes):
                 self._dropped.add(now, hop.identity)
         for leg in relay.legs:
             if leg.destination in (0, own_id):

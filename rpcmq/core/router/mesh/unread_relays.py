@@ -15,7 +15,7 @@ from rpcmq.core.router.model import Link
 from rpcmq.errors import ProtocolError
 from rpcmq.wire import Detached, Kind, pack, payload_of
 
-__all__ = ["UnreadRelays"]
+__all__ = ["UnreadRelays", "bytes_of"]
 
 #: Bytes that are read before they are told.
 _TELL_BYTES = 256 << 10
@@ -49,10 +49,10 @@ class UnreadRelays:
         """Whether one more batch may be sent: whatever its size, or the longest could never be."""
         return self.of(hop) < self.most()
 
-    def sent(self, hop: Link, messages: Sequence[bytes]) -> None:
-        """``messages``, a RELAY and what it is about, were sent to the neighbour at ``hop``."""
+    def sent(self, hop: Link, size_bytes: int) -> None:
+        """A RELAY and what it is about, of so many bytes, were sent to the neighbour at ``hop``."""
         if hop.cuts:
-            _count_of(self._sent, hop).passed += _bytes_of(messages)
+            _count_of(self._sent, hop).passed += size_bytes
 
     def told(self, hop: Link, read: int) -> None:
         """The neighbour at ``hop`` has read so many bytes on this connection.
@@ -67,15 +67,23 @@ class UnreadRelays:
 
     # --- what comes --------------------------------------------------------------------------
 
-    def received(self, link: Link, messages: Sequence[bytes]) -> None:
-        """``messages``, a RELAY and what it is about, have come from the neighbour at ``link``."""
+    def received(self, link: Link, size_bytes: int) -> None:
+        """A RELAY and what it is about, of so many bytes, have come from the neighbour at ``link``."""
         if not link.cuts:
             return
         count = _count_of(self._received, link)
-        count.passed += _bytes_of(messages)
+        count.passed += size_bytes
         if count.passed - count.read >= _TELL_BYTES:
             count.read = count.passed
             link.send_last(pack(Kind.READ, sequence=count.read))
+
+
+def bytes_of(messages: Sequence[bytes]) -> int:
+    """Bytes of the messages of a batch, with their detached payloads."""
+    size = sum(map(len, messages))
+    if Detached in map(type, messages):
+        size += sum(len(payload_of(message)) for message in messages if isinstance(message, Detached))
+    return size
 
 
 @dataclass(slots=True)
@@ -99,10 +107,3 @@ def _count_of(counts: dict[Link, _Count], link: Link) -> _Count:
     if count is None or count.route != link.route:
         count = counts[link] = _Count(link.route)
     return count
-
-
-def _bytes_of(messages: Sequence[bytes]) -> int:
-    size = sum(map(len, messages))
-    if Detached in map(type, messages):
-        size += sum(len(payload_of(message)) for message in messages if isinstance(message, Detached))
-    return size

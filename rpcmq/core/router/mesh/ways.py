@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from rpcmq.core.router.actions import DIALED
-from rpcmq.core.router.mesh.unread_relays import UnreadRelays
+from rpcmq.core.router.mesh.unread_relays import UnreadRelays, bytes_of
 from rpcmq.core.router.model import Link
 from rpcmq.wire import Detached, size_of
 from rpcmq.wire.relay import Leg, Ranges, pack_relay, ranges_of
@@ -140,7 +140,7 @@ class Way:
         batch = [pack_relay(self._own_id, 0, legs), *messages]
         if not (self._unread.has_room(self._hop) and self._put(self._route, batch)):
             return False
-        self._unread.sent(self._hop, batch)
+        self._unread.sent(self._hop, bytes_of(batch))
         for sender in senders:
             if sender.connection is not None:
                 sender.connection.sent += 1

@@ -266,6 +266,16 @@ def test_all_routers_know_of_a_connection_that_breaks_those_at_its_ends_too():
             assert replace(member.said, age=0) == reported[member.said.name]
 
 
+def test_a_neighbour_whose_link_goes_on_over_others_is_no_way_to_any():
+    net = ring("abc")
+    router = net.router_of("a")
+    (b,) = [each for each in router.mesh.neighbours if each.name == "b"]
+    assert router.relayed.next_hop(b.identity.id) is b.link
+    # The ways are not found anew at once where the topology changes all the time.
+    b.is_relayed = True
+    assert router.relayed.next_hop(b.identity.id) is None
+
+
 def test_calls_go_on_while_ways_change():
     net = mesh_of("abcd", ("ba", "cb", "dc", "ad", "ca"))
     api, node = net.process("api", router="b"), net.process("node", router="d")

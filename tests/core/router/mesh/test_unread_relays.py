@@ -8,7 +8,7 @@ import pytest
 
 from rpcmq.core.common.session import Session
 from rpcmq.core.router.mesh.relayed_connections import DROPPED
-from rpcmq.core.router.mesh.unread_relays import UnreadRelays
+from rpcmq.core.router.mesh.unread_relays import UnreadRelays, bytes_of
 from rpcmq.core.router.model import Link
 from rpcmq.core.router.router import Router
 from rpcmq.errors import ProtocolError
@@ -21,8 +21,8 @@ from tests.core.router.mesh.topologies import line
 MIB = 1 << 20
 MOST = 2 * MIB
 FULL = DROPPED + "more than mesh.max_transit_bytes"
-BATCH = [pack(Kind.RELAY, bytes(20)), pack(Kind.REQUEST, bytes(MIB))]
-BATCH_BYTES = 60 + 40 + MIB
+BATCH_BYTES = bytes_of([pack(Kind.RELAY, bytes(20)), pack(Kind.REQUEST, bytes(MIB))])
+assert BATCH_BYTES == 60 + 40 + MIB
 
 
 def link(takes_pieces: bool = True) -> Link:
@@ -45,7 +45,7 @@ def test_there_is_room_until_the_bound_is_reached_and_when_the_neighbour_has_rea
     unread, hop = unread_of(MOST), link()
     for _ in range(2):
         assert unread.has_room(hop)
-        unread.sent(hop, BATCH)
+        unread.sent(hop, BATCH_BYTES)
     assert not unread.has_room(hop) and unread.of(hop) == 2 * BATCH_BYTES
     unread.told(hop, BATCH_BYTES)
     assert unread.has_room(hop) and unread.of(hop) == BATCH_BYTES
@@ -54,17 +54,17 @@ def test_there_is_room_until_the_bound_is_reached_and_when_the_neighbour_has_rea
 def test_a_batch_that_is_longer_than_the_bound_is_sent_when_nothing_else_waits() -> None:
     unread, hop = unread_of(1024), link()
     assert unread.has_room(hop)
-    unread.sent(hop, BATCH)
+    unread.sent(hop, BATCH_BYTES)
     assert not unread.has_room(hop)
 
 
 def test_another_connection_begins_with_nothing() -> None:
     unread, hop = unread_of(MOST), link()
     for _ in range(2):
-        unread.sent(hop, BATCH)
+        unread.sent(hop, BATCH_BYTES)
     hop.route = b"two"
     assert unread.has_room(hop) and unread.of(hop) == 0
-    unread.sent(hop, BATCH)
+    unread.sent(hop, BATCH_BYTES)
     unread.told(hop, BATCH_BYTES)
     assert unread.of(hop) == 0
 
@@ -72,7 +72,7 @@ def test_another_connection_begins_with_nothing() -> None:
 @pytest.mark.parametrize("read", [BATCH_BYTES + 1, BATCH_BYTES - 1, 1 << 63])
 def test_a_count_that_cannot_be_is_refused(read: int) -> None:
     unread, hop = unread_of(MOST), link()
-    unread.sent(hop, BATCH)
+    unread.sent(hop, BATCH_BYTES)
     unread.told(hop, BATCH_BYTES)
     with pytest.raises(ProtocolError, match=f"READ tells of {read} bytes; expected {BATCH_BYTES} to {BATCH_BYTES}"):
         unread.told(hop, read)
@@ -81,8 +81,8 @@ def test_a_count_that_cannot_be_is_refused(read: int) -> None:
 def test_a_neighbour_that_does_not_tell_has_no_bound_and_is_told_nothing() -> None:
     unread, hop = unread_of(MOST), link(takes_pieces=False)
     for _ in range(9):
-        unread.sent(hop, BATCH)
-        unread.received(hop, BATCH)
+        unread.sent(hop, BATCH_BYTES)
+        unread.received(hop, BATCH_BYTES)
     assert unread.has_room(hop) and not hop.last_messages
 
 
@@ -91,7 +91,7 @@ def test_it_is_told_now_and_then_what_was_read() -> None:
     small = [pack(Kind.RELAY, bytes(20)), pack(Kind.REQUEST, bytes(10_000))]
     told = []
     for _ in range(60):
-        unread.received(hop, small)
+        unread.received(hop, bytes_of(small))
         told += [sequence_of(message) for message in hop.last_messages]
         hop.last_messages.clear()
     each = 60 + 40 + 10_000
@@ -186,3 +186,16 @@ def test_a_false_count_is_refused_by_name() -> None:
     net.advance(0.1)
     assert net.router_of("a").refused["read"] == 1
     assert neighbour_of(net, "a", "b").counters["refused read"] == 1
+
+
+def test_the_counts_of_a_link_go_with_it() -> None:
+    net = line("abc")
+    api, node = callers_of_c(net)
+    flood(api, 3)
+    unread = net.router_of("b").relayed.unread
+    assert len(node.got(Kind.REQUEST)) == 3
+    assert set(unread._sent) | set(unread._received) == {neighbour_of(net, "b", name) for name in "ac"}
+    net.hosts["a"].kill()
+    net.hosts["c"].kill()
+    net.advance(10.0)
+    assert not unread._sent and not unread._received
