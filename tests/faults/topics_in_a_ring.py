@@ -57,9 +57,9 @@ class Ring:
         self.routers: dict[str, RouterProcess] = {}
         self._running = ExitStack()
         with self._running:
-            for name, peers in _PEERS.items():
+            for id, (name, peers) in enumerate(_PEERS.items(), 1):
                 urls = ",".join(self.routers[peer].url for peer in peers)
-                made = RouterProcess(router_name=name, mesh_peers=urls, mesh_dial="peers")
+                made = RouterProcess(router_name=name, router_id=id, mesh_peers=urls, mesh_dial="peers")
                 self.routers[name] = self._running.enter_context(made)
             self.wait_until_linked()
             self._running = self._running.pop_all()
@@ -74,13 +74,13 @@ class Ring:
         eventually(are_linked, 60.0, "all routers are linked")
 
     def homes(self) -> dict[str, str]:
-        """The router of each process, by its identity."""
+        """The router of each publisher and subscriber, by its identity."""
         return {
             row["identity"]: name
             for name, router in self.routers.items()
             if router.exit_code is None
             for row in router.view("processes")["processes"]
-            if row["state"] == "answering"
+            if row["state"] == "answering" and "-" in row["identity"]
         }
 
     def counted(self) -> int:

@@ -99,11 +99,14 @@ class Accepting:
             Refusal: it gets none.
         """
         existing = self._peerings.of_router(other.id)
-        resumes = existing is not None and self._resumes(existing, hello, other)
+        resumes = existing is not None and self._resumes(existing, route, hello, other)
         self._check(other, resumes)
         admission = self._links.access.admit(user, other.name)
         admission.check_router(other.id)
         if existing is not None and resumes and admission.owns(existing.link):
+            if not existing.token and self._dialing.is_resuming(existing):
+                raise Refusal("crossing", f"router {self._context.own.name!r} goes on with the link itself")
+            self._dialing.goes_on_elsewhere(now, existing)
             self._resume(now, existing, route, hello)
             return
         if existing is not None:
@@ -139,9 +142,14 @@ class Accepting:
         if not resumes and MAX_INCARNATION > self._context.incarnation_of(other.id) > other.incarnation:
             raise Refusal("stale-incarnation", f"router id {other.id} is known in a later life")
 
-    def _resumes(self, existing: Peering, hello: HelloBody, other: MeshIdentity) -> bool:
+    def _resumes(self, existing: Peering, route: bytes, hello: HelloBody, other: MeshIdentity) -> bool:
         link = existing.link
-        is_owner = not existing.token and hello.token == link.token
+        if existing.token:
+            # This router has dialled; the other one can have a direct connection in place of others that carry it.
+            is_direct = existing.neighbour.is_relayed and route not in self._node.relayed.by_route
+            is_owner = is_direct and hello.token == existing.token
+        else:
+            is_owner = hello.token == link.token
         return existing.is_with(other) and is_owner and link.can_resume(hello.received)
 
     def _resume(self, now: float, peering: Peering, route: bytes, hello: HelloBody) -> None:

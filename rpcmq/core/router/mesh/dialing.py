@@ -16,6 +16,7 @@ from rpcmq.core.router.mesh.neighbours import told_apart
 from rpcmq.core.router.mesh.part import MeshContext
 from rpcmq.core.router.mesh.peerings import Peering, Peerings
 from rpcmq.core.router.mesh.problems import Problems
+from rpcmq.core.router.mesh.resuming import Resuming
 from rpcmq.core.router.mesh.targets import Target
 from rpcmq.errors import ProtocolError
 from rpcmq.wire import KIND_AT, Kind
@@ -65,7 +66,7 @@ class Dialing:
         self._numbers = count(1)
         #: Connections without a link; and those of them on which a link is to go on.
         self._dials: dict[bytes, Target] = {}
-        self._resuming: dict[bytes, Peering] = {}
+        self._resuming = Resuming(context, self._dials)
         self._next_due = inf
         self._targets.on_due, self._targets.on_closed = self._due_at, self._stop
 
@@ -104,23 +105,12 @@ class Dialing:
         if target.is_relayed and self._context.route_to(target.id) is None:
             return False
         if peering is not None:
-            return self._targets.closed != "left" and self._may_resume(peering, target)
+            return self._targets.closed != "left" and self._resuming.is_possible(peering, target)
         if self._targets.closed or self._context.has_left(target.id):
             return False
         most = _AT_ONCE * (2 if target.is_known else 1)
         is_free = sum(each.is_relayed == target.is_relayed for each in self._dials.values()) < most
         return is_free and self._peerings.has_room(target.is_relayed)
-
-    def _may_resume(self, peering: Peering, target: Target) -> bool:
-        """Whether the link of ``peering`` may go on where ``target`` leads to."""
-        if not peering.token or peering.link in self._context.limits:
-            return False
-        if target.is_relayed:
-            return not peering.link.is_responsive and not any(
-                each.has_greeted and each.id == target.id for each in self._dials.values()
-            )
-        is_relayed = peering.neighbour.is_relayed
-        return is_relayed or (peering.target is target and peering.link.state is LinkState.AWAY)
 
     def _stop(self) -> None:
         """Give up connections that are being made, of which no link can come any more."""
@@ -182,27 +172,29 @@ class Dialing:
         if target is None:
             return
         peering = self._peerings.of_router(target.id) if target.id else self._peerings.of_target(target)
-        if peering is not None and not self._may_resume(peering, target):
+        if peering is not None and not self._resuming.is_possible(peering, target):
             peering = None
         if peering is not None:
             if any(each.has_greeted and each.id == target.id for each in self._dials.values()):
                 # Of two HELLOs that resume one session nobody could say which is the later one.
                 self._drop(now, route, target)
                 return
-            self._resuming[route] = peering
+            self._resuming.begin(now, route, peering)
         target.has_greeted, target.deadline = True, now + target.greeting_seconds
         self._due_at(target.deadline)
-        if peering is not None:
-            self._leave(now, peering)
         self._node.act(Answer(route, self._peerings.hello(peering)))
 
-    def _leave(self, now: float, peering: Peering) -> None:
-        """Take nothing more of the link's former connection: HELLO says how much was received."""
-        peering.link.forget_inbox()
-        route = peering.route
-        if route is not None:
-            self._context.hang_up(route)
-            self._context.route_lost(now, route, "the link goes on elsewhere")
+    def is_resuming(self, peering: Peering) -> bool:
+        """Whether the link of ``peering`` is to go on where this router has said HELLO."""
+        return bool(self._resuming.routes_of(peering))
+
+    def goes_on_elsewhere(self, now: float, peering: Peering) -> None:
+        """The link of ``peering`` goes on where the other router has dialled: close what was dialled for it here."""
+        for route in self._resuming.routes_of(peering):
+            self._drop(now, route, self._dials[route])
+        if peering.target is not None and peering.target.route not in self._dials:
+            peering.target.route = None
+        peering.target = None
 
     def lost(self, now: float, route: bytes, reason: str) -> None:
         """A connection is gone, or could not be had; its link, if it had one, is away."""
@@ -243,7 +235,7 @@ class Dialing:
 
     def _forget(self, route: bytes) -> Target | None:
         """Return the target of a connection that is none without a link any more."""
-        self._resuming.pop(route, None)
+        self._resuming.end(route)
         return self._dials.pop(route, None)
 
     def _fail(self, now: float, route: bytes, reason: str, text: str, is_rare: bool = False) -> None:
@@ -330,7 +322,7 @@ class Dialing:
             return
         target.id = other.id
         existing = self._peerings.of_router(other.id)
-        resuming = self._resuming.pop(route, None)
+        resuming = self._resuming.end(route)
         if existing is not None and existing is resuming and not said.resumed:
             reason = "started over" if existing.is_with(other) else "its next life has come"
             self._node.links.end(now, existing.link, reason)
@@ -355,7 +347,7 @@ class Dialing:
         said: WelcomeBody,
         other: MeshIdentity,
     ) -> None:
-        if peering is None or not peering.token or not peering.link.can_resume(said.received):
+        if peering is None or not peering.link.can_resume(said.received):
             raise ProtocolError("it resumes a session that this router does not have", "state")
         self._dials.pop(route, None)
         target.has_greeted = False

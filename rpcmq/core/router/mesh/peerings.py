@@ -2,7 +2,7 @@
 
 A link between two routers is an ordinary :class:`~rpcmq.core.router.model.Link` at each of them, with a session. While
 its connection is lost both sides keep theirs, away; the side that had dialled dials again, and resumes it with the
-token that it was welcomed with.
+token that it was welcomed with. Where others carry it, either side may go on with it over a direct connection.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ class Peering:
 
     Attributes:
         target: that this router has dialled; None: the other one has.
-        token: with which this router resumes it, on whatever way; empty if the other one has dialled.
+        token: with which this router resumes it, on whatever way; empty if the other one has dialled, and resumes it
+            with that of the link. So does this router over a direct connection in place of others that carry the link.
         route: the connection; None while away.
         began: when its connection was made (monotonic seconds).
         questions: the number of HEARTBEATs that wanted an answer.
@@ -112,7 +113,7 @@ class Peerings:
             identity=own.name,
             queue_type=MESH_TYPE,
             versions=(VERSION,),
-            token=resumed.token if resumed is not None else "",
+            token=(resumed.token or resumed.link.token) if resumed is not None else "",
             received=resumed.link.received if resumed is not None else None,
             mesh=as_body(own).encode(),
         ).message()
@@ -202,6 +203,10 @@ class Peerings:
         self._attach(now, peering.neighbour, route)
         if former is not None and former != route:
             self._context.node.act(Disconnect(former))
+        if is_dialed:
+            peering.token = peering.token or link.token
+        elif peering.token:
+            link.token, peering.token = peering.token, ""
         peering.route, peering.began = route, now
         peering.asked.clear()
         peering.probe = 0
