@@ -12,14 +12,15 @@ from rpcmq.transport.shell import ClientShell, WaitableEvent
 
 __all__ = ["are_mesh", "is_in_mesh"]
 
-#: Seconds for which the other routers are waited for once one of a mesh has welcomed the process.
+#: Time that the other routers have to welcome the process after one of a mesh has (seconds).
 _OTHERS = 0.3
 
 
 def are_mesh(connections: Sequence[Connection]) -> bool:
     """Whether all routers that ``connections`` are linked to are in a mesh, and there is any.
 
-    One that is not, because it is of an older version, say, is no part of it: what it has does not get there.
+    A router in no mesh, such as one of an older version, gets nothing of what the others have: the process needs a link
+    to each then.
     """
     welcomed = [connection.uplink for connection in connections if connection.uplink.ready]
     return bool(welcomed) and all(uplink.moves.mesh is not None for uplink in welcomed)

@@ -84,8 +84,8 @@ KIND_AT, LOW_FLAGS_AT, ATTEMPT_AT, FORMAT_AT, CONSUMER_AT, TRACE_LENGTH_AT = 5, 
 #: The fields ``hops`` and ``attempt``: the higher one is of the later owner of a message.
 STAMP = slice(8, 10)
 #: Of what else is read or written in place: two-byte fields begin there.
-_HIGH_FLAGS_AT, _HOPS_AT, _TTL_AT, _KEY_AT, _METHOD_LENGTH_AT = 6, 8, 12, 16, 38
-_ADDRESS_LENGTH = slice(36, 38)
+_HIGH_FLAGS_AT, _HOPS_AT, _TTL_AT, _KEY_AT, METHOD_LENGTH_AT = 6, 8, 12, 16, 38
+ADDRESS_LENGTH = slice(36, 38)
 _VERSION_AT, _SEQUENCE_AT = 4, 28
 #: The kind of the first message of a batch, as one byte; empty if the batch is shorter.
 FIRST_KIND = slice(5, 6)
@@ -215,9 +215,9 @@ def has_names(message: bytes) -> bool:
 
 def has_error_name(message: bytes) -> bool:
     """Whether a FAULT names a class, in the place of the method, and has neither address nor trace."""
-    if message[_ADDRESS_LENGTH] != b"\0\0" or message[TRACE_LENGTH_AT]:
+    if message[ADDRESS_LENGTH] != b"\0\0" or message[TRACE_LENGTH_AT]:
         return False
-    return 0 < message[_METHOD_LENGTH_AT] <= len(message) - HEADER_BYTES
+    return 0 < message[METHOD_LENGTH_AT] <= len(message) - HEADER_BYTES
 
 
 def flags_of(message: bytes) -> int:
@@ -288,7 +288,7 @@ def with_address(message: bytes, block: bytes) -> bytes:
     """``message`` with another address block. Its header must have been checked by :func:`parse`."""
     end = HEADER_BYTES + (message[36] << 8) + message[37]
     length = int.from_bytes(message[:_VERSION_AT]) - (end - HEADER_BYTES) + len(block)
-    lengths = len(block).to_bytes(2) + message[_METHOD_LENGTH_AT:HEADER_BYTES]
+    lengths = len(block).to_bytes(2) + message[METHOD_LENGTH_AT:HEADER_BYTES]
     return with_header(message, length.to_bytes(4) + message[_VERSION_AT:36] + lengths + block + message[end:])
 
 
@@ -377,14 +377,14 @@ def split_error_name(message: bytes) -> tuple[bytes, str]:
 
     The name is empty if it is too long, no UTF-8 or has a control character: whoever sends it is not to be trusted.
     """
-    end = HEADER_BYTES + message[_METHOD_LENGTH_AT]
+    end = HEADER_BYTES + message[METHOD_LENGTH_AT]
     raw = message[HEADER_BYTES:end]
     try:
         name = raw.decode() if len(raw) <= MAX_ERROR_BYTES else ""
     except UnicodeDecodeError:
         name = ""
     length = int.from_bytes(message[:_VERSION_AT]) - len(raw)
-    head = length.to_bytes(4) + message[_VERSION_AT:_METHOD_LENGTH_AT] + bytes(2) + message[end:]
+    head = length.to_bytes(4) + message[_VERSION_AT:METHOD_LENGTH_AT] + bytes(2) + message[end:]
     return with_header(message, head), name if name.isprintable() else ""
 
 

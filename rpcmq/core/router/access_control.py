@@ -92,7 +92,7 @@ class AccessControl(Protocol):
         """Handle an introduction: the two processes may have a direct link from now on."""
 
     def knows_router(self, public: str) -> bool:
-        """Whether ``public`` is the key of a router that may be linked to; without CURVE, of each."""
+        """Whether the router with the public key ``public`` may be linked; without CURVE any may be."""
 
     def usages(self) -> list[KeyUsage] | None:
         """Return the keys and their use; None without keys."""

@@ -60,7 +60,7 @@ class KeyAccessControl(AccessControl):
         self._usages: dict[str, KeyUsage] = {}
 
     def knows_router(self, public: str) -> bool:
-        """Whether ``public`` is the key of another router of the mesh."""
+        """Whether ``public`` is an authorised key with the right ``mesh``, which other routers have."""
         usage = self._usages.get(public)
         return usage is not None and usage.key.is_router
 

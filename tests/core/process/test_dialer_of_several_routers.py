@@ -338,7 +338,8 @@ def drained(process: Process, **mesh: object) -> None:
     process.uplink.receive(process.now, control(Kind.DRAIN, {"text": "shutting down", "answer": True}))
 
 
-def seconds_until_left(process: Process, most: float = 30.0) -> float | None:
+def virtual_seconds_until_left(process: Process, most: float = 30.0) -> float | None:
+    """Let time pass for ``process``, whose clock is set here, until it leaves its router; None: it has not."""
     began = process.now
     while process.now < began + most:
         due = process.dialer.next_deadline()
@@ -352,8 +353,8 @@ def seconds_until_left(process: Process, most: float = 30.0) -> float | None:
 
 def test_a_process_without_work_leaves_a_router_that_drains_for_another(process):
     drained(process)
-    seconds = seconds_until_left(process)
-    assert seconds is not None and seconds < 1.0
+    virtual_seconds = virtual_seconds_until_left(process)
+    assert virtual_seconds is not None and virtual_seconds < 1.0
     assert process.dialer.problem == "the router is shutting down"
     assert process.tick() is Step.DIAL or process.dialer.phase is Phase.PAUSED
     assert process.dialer.url != A
@@ -361,38 +362,38 @@ def test_a_process_without_work_leaves_a_router_that_drains_for_another(process)
 
 def test_without_a_mesh_it_waits_for_the_end_of_the_router(process):
     process.uplink.receive(process.now, control(Kind.DRAIN, {"text": "shutting down"}))
-    assert seconds_until_left(process) is None
+    assert virtual_seconds_until_left(process) is None
 
 
 def test_with_work_under_way_it_stays_where_nobody_else_goes_on_with_it(process):
     process.uplink.moves.work.append(lambda: True)
     drained(process)
-    assert seconds_until_left(process) is None
+    assert virtual_seconds_until_left(process) is None
 
 
 def test_work_that_ends_lets_it_leave(process):
     working = [True]
     process.uplink.moves.work.append(lambda: bool(working))
     drained(process)
-    assert seconds_until_left(process, 5.0) is None
+    assert virtual_seconds_until_left(process, 5.0) is None
     working.clear()
-    assert seconds_until_left(process) is not None
+    assert virtual_seconds_until_left(process) is not None
 
 
 def test_with_work_that_others_go_on_with_it_leaves_after_a_while(process):
     process.uplink.moves.work.append(lambda: True)
     drained(process, adopts=True)
-    seconds = seconds_until_left(process)
-    assert seconds is not None and 1.0 <= seconds < 3.0
+    virtual_seconds = virtual_seconds_until_left(process)
+    assert virtual_seconds is not None and 1.0 <= virtual_seconds < 3.0
 
 
 def test_a_stream_keeps_it(process):
     streams = [True]
     process.uplink.moves.streams.append(lambda: bool(streams))
     drained(process, adopts=True)
-    assert seconds_until_left(process) is None
+    assert virtual_seconds_until_left(process) is None
     streams.clear()
-    assert seconds_until_left(process) is not None
+    assert virtual_seconds_until_left(process) is not None
 
 
 def test_a_router_that_is_alone_in_its_mesh_is_not_left():
@@ -400,7 +401,7 @@ def test_a_router_that_is_alone_in_its_mesh_is_not_left():
     process.dialer.start(process.now)
     process.connect(mesh={"mesh": "east", "routers": [{"name": "a", "urls": [A]}]})
     process.uplink.receive(process.now, control(Kind.DRAIN, {"text": "shutting down"}))
-    assert seconds_until_left(process) is None
+    assert virtual_seconds_until_left(process) is None
 
 
 # --- a router that does not take what the process serves -------------------------------------
@@ -410,17 +411,17 @@ def test_a_process_goes_to_the_router_that_its_topic_belongs_to_once_that_is_one
     process.ended("gone")
     process.connect(mesh=MESH)
     process.dialer.go_to("c")
-    assert seconds_until_left(process) is None, "the mesh has no such router"
+    assert virtual_seconds_until_left(process) is None, "the mesh has no such router"
     news = {
         "mesh": "east",
         "routers": [{"name": "a", "urls": [A]}, {"name": "b", "urls": [B]}, {"name": "c", "urls": [C]}],
     }
     process.uplink.receive(process.now, control(Kind.ROUTERS, news))
-    seconds = seconds_until_left(process)
-    assert seconds is not None and seconds < 1.0
+    virtual_seconds = virtual_seconds_until_left(process)
+    assert virtual_seconds is not None and virtual_seconds < 1.0
     assert process.dialer.url == C and process.dialer.problem == "c takes what is served here"
     process.connect(mesh=news)
-    assert seconds_until_left(process) is None
+    assert virtual_seconds_until_left(process) is None
 
 
 def test_a_process_that_has_always_something_to_do_goes_where_its_topic_belongs_if_others_go_on_with_that(process):
@@ -428,8 +429,8 @@ def test_a_process_that_has_always_something_to_do_goes_where_its_topic_belongs_
     process.ended("gone")
     process.connect(mesh=MESH | {"routers": [{"name": "c", "urls": [C]}], "adopts": True})
     process.dialer.go_to("c")
-    seconds = seconds_until_left(process)
-    assert seconds is not None and 1.0 <= seconds < 3.0
+    virtual_seconds = virtual_seconds_until_left(process)
+    assert virtual_seconds is not None and 1.0 <= virtual_seconds < 3.0
     assert process.dialer.url == C
 
 
@@ -437,4 +438,4 @@ def test_a_process_that_is_where_its_topic_belongs_stays(process):
     process.ended("gone")
     process.connect(mesh=MESH | {"routers": [{"name": "a", "urls": [A]}]})
     process.dialer.go_to("a")
-    assert seconds_until_left(process) is None
+    assert virtual_seconds_until_left(process) is None

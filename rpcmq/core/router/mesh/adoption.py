@@ -395,6 +395,6 @@ def _place_of(request: Request) -> PlaceKey:
 
 
 def _may_know(limits: LinkLimits | None, place: PlaceKey) -> bool:
-    """Whether messages for ``place`` may have gone over a link with ``limits``."""
+    """Whether a router whose link has ``limits`` (None: it has none) may have got messages for ``place``."""
     address, is_group = place
     return limits is None or limits.may_get(address.encode(), is_group)

@@ -109,7 +109,7 @@ class MeshContext:
     dismiss: Callable[[float, Target], None] = lambda now, target: None
 
     def is_hop(self, neighbour: Neighbour) -> bool:
-        """Whether ``neighbour`` may carry the messages of other routers: it is linked directly, and without limits."""
+        """Whether ``neighbour`` may pass on messages between other routers: its link is direct and has no limits."""
         return not neighbour.is_relayed and neighbour.link not in self.limits
 
     def answer(self, route: bytes, message: bytes) -> None:
@@ -121,7 +121,7 @@ class MeshContext:
         self.node.act(Disconnect(route))
 
     def may_go_on(self, link: Link, reason: str) -> bool:
-        """Whether the process of ``link``, whose consumers are gone for that ``reason``, may turn up at some router."""
+        """Whether the process of ``link``, which has ended for ``reason``, may come back to a router of the mesh."""
         return reason != SAID_GOODBYE and link.follows_mesh and len(self.neighbours) > 0
 
 

@@ -95,7 +95,7 @@ class Peerings:
         return self._by_link.get(neighbour.link) if neighbour is not None else None
 
     def has_room(self, is_relayed: bool) -> bool:
-        """Whether one more link may be made: others carry those that are relayed, so there may be more of them."""
+        """Whether another link may be made: 100 may be direct, and 1000 be there if the new one ``is_relayed``."""
         if is_relayed:
             return len(self) < MAX_ROUTERS
         return sum(not each.neighbour.is_relayed for each in self) < MAX_NEIGHBOURS

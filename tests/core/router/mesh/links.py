@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import combinations
 
 from rpcmq.core.router.model import Link
+from rpcmq.core.router.settings import Settings
 from rpcmq.testing.mesh_network import MeshNetwork
 from rpcmq.wire.bodies import MESH_TYPE
 
-__all__ = ["end_link", "link_all", "link_routers", "neighbour_of"]
+__all__ = ["end_link", "link_all", "link_routers", "neighbour_of", "two_routers"]
 
 
 def link_routers(net: MeshNetwork, one: str, other: str) -> None:
@@ -41,3 +43,12 @@ def end_link(net: MeshNetwork, one: str, other: str) -> None:
     for here, there in ((one, other), (other, one)):
         net.router_of(here).links.end(net.now, neighbour_of(net, here, there), "connection lost")
     net.run()
+
+
+def two_routers() -> Iterator[MeshNetwork]:
+    """Routers a and b, of which b may be hostile; when the test is over, neither has had an internal error."""
+    made = MeshNetwork(("a", "b"), Settings(recovery_seconds=0.0))
+    link_routers(made, "a", "b")
+    yield made
+    for host in made.hosts.values():
+        assert [note.text for note in host.notes if note.event == "internal error"] == []

@@ -14,24 +14,18 @@ from rpcmq.core.router.mesh import route_table
 from rpcmq.core.router.mesh.domains import Domains
 from rpcmq.core.router.mesh.limits import LinkLimits
 from rpcmq.core.router.mesh.routes import Route, routes
-from rpcmq.core.router.settings import Settings
 from rpcmq.testing.mesh_network import MeshNetwork
 from rpcmq.wire import Address, Kind, origin_of, pack
 from rpcmq.wire.bodies import SubscribeBody
 from rpcmq.wire.json_body import json_bytes
 from rpcmq.wire.mesh_bodies import MAX_INCARNATION, MAX_ROUTERS, MemberBody, MembersBody
 from tests.core.router.mesh.joining import members_of, neighbours, problems, told
-from tests.core.router.mesh.links import link_routers, neighbour_of
+from tests.core.router.mesh.links import link_routers, neighbour_of, two_routers
 
 
 @pytest.fixture
 def net() -> Iterator[MeshNetwork]:
-    """Routers a and b, of which b is hostile."""
-    made = MeshNetwork(("a", "b"), Settings(recovery_seconds=0.0))
-    link_routers(made, "a", "b")
-    yield made
-    for host in made.hosts.values():
-        assert [note.text for note in host.notes if note.event == "internal error"] == []
+    yield from two_routers()
 
 
 def tell(net: MeshNetwork, *members: MemberBody, at_once: int = 50) -> None:

@@ -10,7 +10,6 @@ from rpcmq.core.router.mesh import adoption, fences, learner
 from rpcmq.core.router.mesh.adoption import Adoption
 from rpcmq.core.router.mesh.hosting import Hosting
 from rpcmq.core.router.mesh.limits import LinkLimits
-from rpcmq.core.router.settings import Settings
 from rpcmq.errors import Outcome
 from rpcmq.testing.mesh_network import Call, MeshNetwork, Process
 from rpcmq.wire import Address, Flag, Kind, origin_of, pack
@@ -19,19 +18,14 @@ from rpcmq.wire.consumer_name import NOBODY, ConsumerName
 from rpcmq.wire.interest import InterestBody, PlaceState, Row, identity_key, part_key, place_key
 from rpcmq.wire.mesh_bodies import KnowsBody
 from tests.core.router.mesh.known_addresses import assert_known, interest_of
-from tests.core.router.mesh.links import link_routers, neighbour_of
+from tests.core.router.mesh.links import link_routers, neighbour_of, two_routers
 
 STATE = PlaceState(1, 1, True).encode()
 
 
 @pytest.fixture
 def net() -> Iterator[MeshNetwork]:
-    """Routers a and b, of which b is hostile."""
-    made = MeshNetwork(("a", "b"), Settings(recovery_seconds=0.0))
-    link_routers(made, "a", "b")
-    yield made
-    for host in made.hosts.values():
-        assert [note.text for note in host.notes if note.event == "internal error"] == []
+    yield from two_routers()
 
 
 def flood(net: MeshNetwork, *messages: bytes) -> None:
