@@ -1,0 +1,1 @@
+"""Work queues: items that are kept until they are done."""

@@ -1,0 +1,71 @@
+"""The policy of a queue: attempts, back-off, leases, limits. Made by its declaration, and changed while it runs."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, fields
+
+__all__ = ["ON_LOST", "Policy"]
+
+#: The choices of :attr:`Policy.on_lost`.
+ON_LOST = ("redeliver", "park")
+
+
+@dataclass(frozen=True)
+class Policy:
+    """The settings of one queue. Times are seconds.
+
+    Attributes:
+        attempts: an item that has failed so often is dead.
+        backoff, backoff_factor, backoff_most: an item that has failed once is tried again after ``backoff``, then after
+            so many times the time before, and after ``backoff_most`` at the latest.
+        lease: for so long after the death of its router an item may still run at a worker that has not come back.
+        on_lost: ``redeliver`` tries an item again whose worker was lost while it ran, ``park`` leaves it to a person,
+            among the dead.
+        losses: an item that has lost so many workers is dead, whatever ``on_lost`` says.
+        concurrency: items that run at the same time; 0: as many as there are workers.
+        rate: items that begin in a second; 0: no limit.
+        max_items: items that the queue takes.
+    """
+
+    attempts: int = 5
+    backoff: float = 1.0
+    backoff_factor: float = 2.0
+    backoff_most: float = 600.0
+    lease: float = 30.0
+    on_lost: str = "redeliver"
+    losses: int = 2
+    concurrency: int = 0
+    rate: float = 0.0
+    max_items: int = 10_000_000
+
+    def __post_init__(self) -> None:
+        """Check the values.
+
+        Raises:
+            ValueError: one of them cannot be; the text names it.
+        """
+        for name, least in (("attempts", 1), ("losses", 1), ("max_items", 1), ("concurrency", 0)):
+            if type(getattr(self, name)) is not int or getattr(self, name) < least:
+                raise ValueError(f"{name} must be an integer of at least {least}, not {getattr(self, name)!r}")
+        least_times = {"backoff": 0.0, "backoff_most": 0.0, "rate": 0.0, "backoff_factor": 1.0, "lease": 1.0}
+        for name, low in least_times.items():
+            value = getattr(self, name)
+            if type(value) not in (int, float) or not low <= value < 1e9:
+                raise ValueError(f"{name} must be a number of at least {low:g}, not {value!r}")
+        if self.on_lost not in ON_LOST:
+            raise ValueError(f"on_lost must be {' or '.join(ON_LOST)}, not {self.on_lost!r}")
+
+    def delay(self, failures: int) -> float:
+        """Seconds until an item that has failed so often is tried again."""
+        return float(min(self.backoff_most, self.backoff * self.backoff_factor ** min(failures - 1, 64)))
+
+    def encode(self) -> bytes:
+        """The policy as the store keeps it."""
+        return json.dumps(asdict(self)).encode()
+
+    @classmethod
+    def decode(cls, raw: bytes) -> Policy:
+        """The inverse of :meth:`encode`. Settings that this version does not know are left out."""
+        known = {field.name for field in fields(cls)}
+        return cls(**{name: value for name, value in json.loads(raw).items() if name in known})

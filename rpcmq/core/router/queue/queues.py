@@ -1,0 +1,159 @@
+"""All work queues of a router, over one store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import inf
+
+from rpcmq.core.router.queue.envelope import Envelope
+from rpcmq.core.router.queue.policy import Policy
+from rpcmq.core.router.queue.port import Items, StorePort
+from rpcmq.core.router.queue.work_queue import HORIZON, WorkQueue
+from rpcmq.store.contract import Lane, Maker, Note, Position, Put, Recovered, Stored, Verdict
+
+__all__ = ["NewItem", "Queues"]
+
+#: Items that are due and read at once, and their bytes.
+_DUE, _DUE_BYTES = 256, 4 << 20
+_POLICY, _CLEAN = "policy ", "clean"
+_NO_MAKER = Maker(0, 0)
+
+
+@dataclass(frozen=True)
+class NewItem:
+    """An item that is to be put. Times are milliseconds of the wall clock.
+
+    Attributes:
+        message: for the worker.
+        digest: of the item as its user knows it: another one with the same id must have the same.
+        id: that the user gave; else ``maker`` names the item.
+        due: not before this time; 0: at once.
+        expires: after this time nobody wants it; 0: for ever.
+        series: of its items runs one at a time; empty: no matter.
+    """
+
+    message: bytes
+    digest: bytes = b""
+    id: bytes = b""
+    maker: Maker = _NO_MAKER
+    priority: int = 0
+    due: int = 0
+    expires: int = 0
+    series: bytes = b""
+
+
+class Queues:
+    """The queues over ``store``, of which ``recovered`` is the content.
+
+    Args:
+        now: monotonic seconds.
+        wall: turns monotonic seconds into milliseconds of the wall clock.
+    """
+
+    def __init__(self, store: StorePort, recovered: Recovered, now: float, wall: Callable[[float], int]) -> None:
+        self._store = store
+        self._recovered = recovered
+        self._opened = now
+        self._wall = wall
+        self._is_clean = recovered.epoch == 1 or _CLEAN in recovered.notes
+        self._queues: dict[str, WorkQueue] = {}
+        self._due_read_to = Position()
+        self._is_reading_due = False
+        #: The time at which the next item is due (milliseconds of the wall clock); 0: there is none.
+        self._next_due = 1
+        self._now = now
+        #: Called with a queue in which there may be something to take.
+        self.on_ready: Callable[[WorkQueue], object] = lambda queue: None
+        for lane in recovered.ready:
+            self.queue(lane.queue)
+        if _CLEAN in recovered.notes:
+            store.apply([Note(_CLEAN, b"")], lambda verdicts: None)
+
+    def queue(self, name: str) -> WorkQueue:
+        """The queue ``name``, known from now on."""
+        queue = self._queues.get(name)
+        if queue is None:
+            recovered = self._recovered
+            raw = recovered.notes.get(_POLICY + name)
+            lanes = {
+                lane: int.from_bytes(recovered.notes.get(f"{HORIZON} {lane.priority} {name}", b""))
+                for lane in recovered.ready
+                if lane.queue == name
+            }
+            queue = self._queues[name] = WorkQueue(
+                name, self._store, Policy.decode(raw) if raw else Policy(), recovered.epoch, self._opened, self._wall,
+                self._is_clean, lanes,
+            )  # fmt: skip
+            queue.on_ready = lambda: self.on_ready(queue)
+            queue.on_postponed = self._look_for_due
+        return queue
+
+    def declare(self, now: float, name: str, policy: Policy, then: Callable[[], object]) -> None:
+        """Give a queue other settings; ``then`` is called when they are durable."""
+        self.queue(name).set_policy(now, policy)
+        self._store.apply([Note(_POLICY + name, policy.encode())], lambda verdicts: then())
+
+    def put(self, now: float, name: str, items: list[NewItem], then: Callable[[list[Verdict]], object]) -> None:
+        """Put ``items``, all or none; ``then`` is called with the verdicts when they are durable."""
+        queue, at = self.queue(name), self._wall(now)
+        puts = [
+            Put(
+                Lane(name, item.priority), Envelope(item.message, item.expires, item.series).encode(), at,
+                item.due if item.due > at else 0, item.id, item.maker, item.digest,
+            )
+            for item in items
+        ]  # fmt: skip
+
+        def stored(verdicts: list[Verdict]) -> None:
+            for put, verdict in zip(puts, verdicts, strict=True):
+                if put.due and verdict.number:
+                    queue.postponed(put.lane, verdict.number)
+                elif verdict.number:
+                    position = Position(number=verdict.number)
+                    queue.accepted(Stored(position, put.lane, verdict.number, at, put.id, put.maker, put.body, b""))
+                elif verdict.is_known:
+                    queue.may_have_more(put.lane)
+            then(verdicts)
+
+        self._store.apply(puts, stored)
+
+    # --- time --------------------------------------------------------------------------------
+
+    def _look_for_due(self) -> None:
+        """An item was postponed: it may be the next that is due."""
+        self._next_due = 1
+
+    def tick(self, now: float) -> None:
+        """Read the items that are due."""
+        self._now = now
+        if self._is_reading_due or not self._next_due or self._wall(now) < self._next_due:
+            return
+        self._is_reading_due = True
+        until = self._wall(now)
+
+        def take(items: Items) -> None:
+            for item in items:
+                self._due_read_to = item.position
+                self.queue(item.lane.queue).became_due(item, self._now)
+            if len(items) < _DUE:
+                self._store.next_due(self._due_read_to, know)
+            else:
+                know(until)
+
+        def know(due: int) -> None:
+            self._is_reading_due = False
+            self._next_due = due
+
+        self._store.read_due(until, self._due_read_to, _DUE, _DUE_BYTES, take)
+
+    def next_deadline(self) -> float:
+        """The time of the next :meth:`tick` (monotonic seconds)."""
+        if self._is_reading_due or not self._next_due:
+            return inf
+        return self._now + max(0.0, (self._next_due - self._wall(self._now)) / 1000)
+
+    def close(self) -> None:
+        """The router ends in order: no worker has an item any more, unless one is left."""
+        if not any(queue.running for queue in self._queues.values()):
+            self._store.apply([Note(_CLEAN, b"1")], lambda verdicts: None)

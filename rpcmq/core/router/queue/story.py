@@ -1,0 +1,70 @@
+"""The story of an item: its attempts, and what became of each. Kept with the item while it is postponed or dead."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, replace
+
+__all__ = ["Ending", "Story"]
+
+#: Attempts that are told; the first ones go.
+_TOLD = 10
+#: Characters of a text, which may be a traceback: its end says most.
+_TEXT = 4000
+
+
+@dataclass(frozen=True)
+class Ending:
+    """The end of one attempt.
+
+    Attributes:
+        at: milliseconds of the wall clock.
+        worker: the identity of the process that had the item.
+        outcome: ``failed``, ``lost``, ``rejected``, ``expired``, ``damaged``.
+        text: the reason, with a traceback where there is one.
+    """
+
+    at: int
+    worker: str
+    outcome: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Story:
+    """The attempts of one item that did not end it well.
+
+    Attributes:
+        failures, losses: how often it has failed, and has lost its worker.
+        endings: of the last attempts.
+    """
+
+    failures: int = 0
+    losses: int = 0
+    endings: tuple[Ending, ...] = ()
+
+    @property
+    def attempts(self) -> int:
+        """The number of attempts."""
+        return self.failures + self.losses
+
+    def with_ending(self, ending: Ending) -> Story:
+        """The story with one more end."""
+        ending = replace(ending, text=ending.text[-_TEXT:])
+        return Story(
+            self.failures + (ending.outcome == "failed"),
+            self.losses + (ending.outcome == "lost"),
+            (*self.endings, ending)[-_TOLD:],
+        )
+
+    def encode(self) -> bytes:
+        """The story as the store keeps it; empty if nothing was told yet."""
+        return json.dumps(asdict(self)).encode() if self.endings else b""
+
+    @classmethod
+    def decode(cls, raw: bytes) -> Story:
+        """The inverse of :meth:`encode`."""
+        if not raw:
+            return cls()
+        told = json.loads(raw)
+        return cls(told["failures"], told["losses"], tuple(Ending(**each) for each in told["endings"]))

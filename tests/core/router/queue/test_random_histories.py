@@ -1,0 +1,154 @@
+"""Random histories of a queue: each accepted item ends once, whoever dies, and none runs twice at a time."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from rpcmq.core.router.queue.envelope import Envelope
+from rpcmq.core.router.queue.policy import Policy
+from rpcmq.core.router.queue.queues import NewItem
+from rpcmq.core.router.queue.work_queue import Given
+from rpcmq.store.contract import Maker, Position, Stored, Verdict
+from tests.core.router.queue.virtual_store import World
+
+_ITEMS, _STEPS = 150, 900
+
+
+class _History:
+    def __init__(self, seed: int) -> None:
+        self._random = random = Random(seed)
+        self._world = world = World()
+        #: Ids whose put was confirmed, or not yet, and those that are done.
+        self._accepted: set[bytes] = set()
+        self._put: dict[bytes, NewItem] = {}
+        self._done: list[bytes] = []
+        self._running: list[Given] = []
+        #: Messages that a worker of a former life of the router may still run, and until when.
+        self._ghosts: dict[bytes, float] = {}
+        policy = Policy(attempts=3, backoff=1.0, losses=3, concurrency=random.choice((0, 0, 3)))
+        world.queues.declare(world.now, "billing", policy, lambda: None)
+        world.run()
+
+    def run(self) -> None:
+        for _ in range(_STEPS):
+            self._step()
+        self._finish()
+
+    def _step(self) -> None:
+        random, world = self._random, self._world
+        choice = random.random()
+        if choice < 0.25 and len(self._put) < _ITEMS:
+            self._new_items()
+        elif choice < 0.3:
+            self._put_again()
+        elif choice < 0.5:
+            self._take()
+        elif choice < 0.7:
+            self._end_one()
+        elif choice < 0.9:
+            for _ in range(random.randrange(4)):
+                if world.port.waiting:
+                    world.port.answer()
+        elif choice < 0.985:
+            world.now += random.random() * random.choice((0.1, 3.0))
+            world.queues.tick(world.now)
+        else:
+            self._kill()
+
+    def _new_items(self) -> None:
+        random, world = self._random, self._world
+        items = []
+        for _ in range(random.choice((1, 1, 3, 10))):
+            message = b"%d" % len(self._put)
+            given_id = b"id-" + message if random.random() < 0.3 else b""
+            self._put[message] = item = NewItem(
+                message, message, given_id, Maker(0, 0) if given_id else Maker(7, len(self._put) + 1),
+                random.choice((0, 0, 5)), world.wall(world.now + random.random() * 5) if random.random() < 0.2 else 0,
+                series=random.choice((b"", b"", b"s", b"t")),
+            )  # fmt: skip
+            items.append(item)
+        self._send(items)
+
+    def _put_again(self) -> None:
+        """A client that was not answered asks once more."""
+        unanswered = [item for message, item in self._put.items() if message not in self._accepted]
+        if unanswered:
+            self._send([self._random.choice(unanswered)])
+
+    def _send(self, items: list[NewItem]) -> None:
+        def confirmed(verdicts: list[Verdict]) -> None:
+            for item, verdict in zip(items, verdicts, strict=True):
+                assert verdict.number or verdict.is_known
+                assert not verdict.is_other
+                self._accepted.add(item.message)
+
+        self._world.queues.put(self._world.now, "billing", items, confirmed)
+
+    def _take(self) -> None:
+        world = self._world
+        given = world.queue.take(world.now)
+        if given is None:
+            return
+        assert given.message not in [each.message for each in self._running]
+        assert self._ghosts.get(given.message, 0.0) <= world.now
+        assert given.message not in self._done
+        if given.series:
+            assert given.series not in [each.series for each in self._running]
+        self._running.append(given)
+
+    def _end_one(self) -> None:
+        if not self._running:
+            return
+        random, world = self._random, self._world
+        given = self._running.pop(random.randrange(len(self._running)))
+        choice, queue = random.random(), world.queue
+        if choice < 0.6:
+            assert queue.done(given.fence, lambda: self._done.append(given.message))
+        elif choice < 0.75:
+            assert queue.failed(world.now, given.fence, "w", "raised", random.choice((None, 0.5)))
+        elif choice < 0.85:
+            assert queue.lost(world.now, given.fence, "w", "killed")
+        elif choice < 0.9:
+            assert queue.rejected(world.now, given.fence, "w", "no")
+        else:
+            assert queue.not_begun(given.fence)
+
+    def _kill(self) -> None:
+        world = self._world
+        for _ in range(self._random.randrange(5)):
+            if world.port.waiting:
+                world.port.answer()
+        lease = world.queue.policy.lease
+        self._ghosts |= {given.message: world.now + lease for given in self._running}
+        late, self._running = self._running, []
+        world.store.reopen()
+        world.begin()
+        for given in late:
+            assert not world.queue.done(given.fence)
+
+    def _finish(self) -> None:
+        """Everything that was accepted, and all that waits, ends."""
+        world = self._world
+        self._send([item for message, item in self._put.items() if message not in self._accepted])
+        for _ in range(3000):
+            world.advance(1.0)
+            self._take()
+            if self._running:
+                self._end_one()
+            elif not world.queue.running and world.now > 4000:
+                break
+        world.run()
+        dead = [each.body for each in world.store.read_dead("billing", Position(), 1000) if isinstance(each, Stored)]
+        ended = [*self._done, *(Envelope.decode(body).message for body in dead)]
+        assert sorted(ended) == sorted(self._put)
+        assert self._accepted == set(self._put)
+
+
+_LONG = [pytest.param(seed, marks=pytest.mark.long) for seed in range(40, 600)]
+
+
+@pytest.mark.parametrize("seed", [*range(40), *_LONG])
+def test_each_item_ends_once_and_runs_once_at_a_time(seed: int) -> None:
+    _History(seed).run()

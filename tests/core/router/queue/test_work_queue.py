@@ -1,0 +1,263 @@
+"""One work queue, without sockets and disks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from rpcmq.core.router.queue.policy import Policy
+from rpcmq.core.router.queue.story import Story
+from rpcmq.core.router.queue.work_queue import Given
+from rpcmq.store.contract import Position, Stored
+from tests.core.router.queue.virtual_store import World
+
+
+@pytest.fixture
+def world() -> World:
+    """A router with an empty store."""
+    return World()
+
+
+def taken(world: World) -> Given:
+    given = world.take()
+    assert given is not None
+    return given
+
+
+def stories(world: World) -> list[Story]:
+    dead = world.store.read_dead("billing", Position(), 100)
+    return [Story.decode(each.state) for each in dead if isinstance(each, Stored)]
+
+
+def declare(world: World, **settings: object) -> None:
+    world.queues.declare(world.now, "billing", Policy(**settings), lambda: None)  # type: ignore[arg-type]
+    world.run()
+
+
+# --- order -----------------------------------------------------------------------------------------
+
+
+def test_the_higher_priority_goes_first_and_then_the_older(world: World) -> None:
+    world.put(b"a", b"b")
+    world.put(b"urgent", priority=9)
+    world.put(b"c")
+    assert world.take_all() == [b"urgent", b"a", b"b", b"c"]
+
+
+def test_more_items_than_fit_into_memory_come_in_their_order(world: World) -> None:
+    messages = [b"%d" % number for number in range(3000)]
+    for start in range(0, 3000, 100):
+        world.put(*messages[start : start + 100])
+    assert world.take_all() == messages
+
+
+def test_an_item_that_is_delayed_comes_when_it_is_due(world: World) -> None:
+    world.put(b"later", due=World.wall(world.now + 60))
+    world.put(b"sooner", due=World.wall(world.now + 30))
+    world.put(b"past", due=World.wall(world.now - 30))
+    assert world.take_all() == [b"past"]
+    assert world.queues.next_deadline() == pytest.approx(world.now + 30, abs=0.01)
+    world.advance(29)
+    assert world.take_all() == []
+    world.advance(1.1)
+    assert world.take_all() == [b"sooner"]
+    world.advance(30)
+    assert world.take_all() == [b"later"]
+
+
+def test_an_item_that_expires_before_its_turn_is_dead(world: World) -> None:
+    world.put(b"short", expires=World.wall(world.now + 5))
+    world.put(b"long", expires=World.wall(world.now + 500))
+    world.advance(6)
+    assert world.take_all() == [b"long"]
+    world.run()
+    assert [story.endings[0].outcome for story in stories(world)] == ["expired"]
+
+
+def test_of_a_series_one_runs_at_a_time_and_others_go_on(world: World) -> None:
+    world.put(b"a1", b"a2", b"a3", series=b"a")
+    world.put(b"b1", series=b"b")
+    first, other = taken(world), taken(world)
+    assert (first.message, other.message) == (b"a1", b"b1")
+    assert world.take() is None
+    world.queue.done(first.fence)
+    second = taken(world)
+    assert second.message == b"a2"
+    world.queue.failed(world.now, second.fence, "w", "raised")
+    assert taken(world).message == b"a3"
+
+
+def test_concurrency_rate_and_pause(world: World) -> None:
+    declare(world, concurrency=2, rate=2.0)
+    world.put(*(b"%d" % number for number in range(10)))
+    first, second = taken(world), taken(world)
+    assert world.take() is None
+    world.queue.done(first.fence)
+    world.queue.done(second.fence)
+    assert world.take() is None  # two a second
+    world.advance(0.6)
+    assert taken(world).message == b"2"
+    world.queue.is_paused = True
+    world.advance(10)
+    assert world.take() is None
+    world.queue.is_paused = False
+    assert taken(world).message == b"3"
+
+
+# --- ends ------------------------------------------------------------------------------------------
+
+
+def test_an_item_that_fails_is_tried_again_later_and_later_and_is_dead_at_last(world: World) -> None:
+    declare(world, attempts=3, backoff=10.0, backoff_factor=3.0)
+    world.put(b"a")
+    for attempt, pause in ((1, 10), (2, 30)):
+        given = taken(world)
+        assert given.attempt == attempt
+        assert world.queue.failed(world.now, given.fence, "worker-1", f"raised {attempt}")
+        world.advance(pause - 1)
+        assert world.take() is None
+        world.advance(1.1)
+    assert world.queue.failed(world.now, taken(world).fence, "worker-2", "raised 3")
+    world.advance(1000)
+    assert world.take() is None
+    (story,) = stories(world)
+    assert [(each.worker, each.outcome, each.text) for each in story.endings] == [
+        ("worker-1", "failed", "raised 1"), ("worker-1", "failed", "raised 2"), ("worker-2", "failed", "raised 3"),
+    ]  # fmt: skip
+
+
+def test_a_worker_says_when_to_try_again_or_that_it_is_of_no_use(world: World) -> None:
+    world.put(b"a", b"b")
+    again, useless = taken(world), taken(world)
+    world.queue.failed(world.now, again.fence, "w", "not yet", again=5.0)
+    world.queue.rejected(world.now, useless.fence, "w", "no such invoice")
+    world.advance(4.9)
+    assert world.take() is None
+    world.advance(0.2)
+    assert taken(world).message == b"a"
+    assert [story.endings[0].outcome for story in stories(world)] == ["rejected"]
+
+
+def test_an_item_whose_worker_is_lost_is_given_to_another_one_and_the_second_time_it_is_dead(world: World) -> None:
+    world.put(b"poison")
+    first = taken(world)
+    world.queue.lost(world.now, first.fence, "worker-1", "killed")
+    world.advance(0.01)
+    second = taken(world)
+    assert (second.message, second.attempt) == (b"poison", 2)
+    world.queue.lost(world.now, second.fence, "worker-2", "killed")
+    world.advance(100)
+    assert world.take() is None
+    assert [each.worker for each in stories(world)[0].endings] == ["worker-1", "worker-2"]
+
+
+def test_an_item_in_doubt_is_parked_where_that_is_asked_for(world: World) -> None:
+    declare(world, on_lost="park")
+    world.put(b"a")
+    world.queue.lost(world.now, taken(world).fence, "worker-1", "killed")
+    world.advance(100)
+    assert world.take() is None and len(stories(world)) == 1
+
+
+def test_an_item_that_was_not_begun_is_the_next_one_and_has_been_tried_by_nobody(world: World) -> None:
+    world.put(b"a", b"b")
+    first = taken(world)
+    assert world.queue.not_begun(first.fence)
+    again = taken(world)
+    assert (again.message, again.attempt) == (b"a", 1) and again.fence > first.fence
+
+
+def test_whatever_is_said_under_an_old_fence_changes_nothing(world: World) -> None:
+    world.put(b"a")
+    first = taken(world)
+    world.queue.lost(world.now, first.fence, "w", "cut off")
+    world.advance(0.01)
+    second = taken(world)
+    assert not world.queue.done(first.fence)
+    assert not world.queue.failed(world.now, first.fence, "w", "too late")
+    assert not world.queue.not_begun(first.fence)
+    assert world.queue.counters["too late"] == 2
+    ended: list[bool] = []
+    assert world.queue.done(second.fence, lambda: ended.append(True))
+    assert not ended  # not before it is durable
+    world.run()
+    assert ended and not world.queue.done(second.fence)
+
+
+# --- lives of the router ---------------------------------------------------------------------------
+
+
+def test_the_next_life_waits_for_workers_that_may_still_run_an_item(world: World) -> None:
+    world.put(b"given", b"waiting")
+    taken(world)
+    world.kill()
+    assert world.take_all() == []
+    world.advance(Policy().lease)
+    assert world.take_all() == [b"given", b"waiting"]
+
+
+def test_items_that_cannot_have_been_given_do_not_wait(world: World) -> None:
+    for start in range(0, 5000, 100):
+        world.put(*(b"%d" % number for number in range(start, start + 100)))
+    assert taken(world).message == b"0"
+    world.kill()
+    began_with = taken(world).message
+    assert 500 <= int(began_with) < 2000
+    rest = [began_with, *world.take_all()]
+    world.advance(Policy().lease)
+    rest += world.take_all()
+    assert sorted(map(int, rest)) == list(range(5000))
+
+
+def test_after_an_end_in_order_nothing_waits(world: World) -> None:
+    world.put(b"a", b"b")
+    world.queue.done(taken(world).fence)
+    world.run()
+    world.kill(is_in_order=True)
+    assert world.take_all() == [b"b"]
+
+
+def test_the_next_life_knows_policy_story_and_delays(world: World) -> None:
+    declare(world, attempts=2, backoff=40.0)
+    world.put(b"a")
+    world.put(b"later", due=World.wall(world.now + 100))
+    world.queue.failed(world.now, taken(world).fence, "w", "raised")
+    world.run()
+    world.kill()
+    assert world.queue.policy == replace(Policy(), attempts=2, backoff=40.0)
+    world.advance(41)
+    assert taken(world).attempt == 2
+    world.advance(60)
+    assert taken(world).message == b"later"
+
+
+def test_an_item_that_was_put_twice_is_there_once(world: World) -> None:
+    first = world.put(b"a", id=b"invoice-1", digest=b"A")
+    again = world.put(b"a", id=b"invoice-1", digest=b"A")
+    other = world.put(b"b", id=b"invoice-1", digest=b"B")
+    assert first[0].number and again[0].is_known and other[0].is_other
+    assert world.take_all() == [b"a"]
+
+
+def test_nothing_is_given_while_the_store_fails(world: World) -> None:
+    world.put(b"a")
+    world.port.waits_for = "disk full"
+    assert world.take() is None
+    world.port.waits_for = ""
+    assert taken(world).message == b"a"
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"attempts": 0}, "attempts must be an integer of at least 1, not 0"),
+        ({"on_lost": "ignore"}, "on_lost must be redeliver or park, not 'ignore'"),
+        ({"backoff": float("nan")}, "backoff must be a number of at least 0, not nan"),
+        ({"lease": 0.5}, "lease must be a number of at least 1, not 0.5"),
+        ({"concurrency": True}, "concurrency must be an integer of at least 0, not True"),
+    ],
+)
+def test_a_wrong_policy_is_refused(settings: dict[str, object], text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        Policy(**settings)  # type: ignore[arg-type]
