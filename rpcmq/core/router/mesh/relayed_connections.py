@@ -85,9 +85,15 @@ class RelayedConnections:
         self.by_route[connection.route] = connection
         self._by_number[connection.peer, connection.number] = connection
 
-    def drop(self, reason: str, batches: int = 1) -> None:
-        """Count batches that are given up: the session of each sends them again."""
+    def drop(self, reason: str, batches: int = 1, source: Link | None = None) -> None:
+        """Count batches that are given up: the session of each sends them again.
+
+        Args:
+            source: the link that they came on, where they are counted, too.
+        """
         self._counters[f"{DROPPED}{reason}"] += batches
+        if source is not None:
+            source.counters[f"{DROPPED}{reason}"] += batches
 
     def find(self, peer: int, number: int) -> RelayedConnection | None:
         """Return the connection ``number`` with the router ``peer``."""
@@ -168,7 +174,7 @@ class RelayedConnections:
             if hop is source:
                 hop = self.detour(leg.destination, source) or source
             if hop is None or hop is source:
-                self.drop("no way" if hop is None else "the way leads back")
+                self.drop("no way" if hop is None else "the way leads back", source=source)
             else:
                 by_hop.setdefault(hop, []).append(leg)
         full = [hop for hop in by_hop if not self.unread.has_room(hop)]

@@ -176,7 +176,7 @@ class Relays(MeshPart):
         own_id = self._context.own.id
         legs = [leg for leg in relay.legs if leg.destination not in (0, own_id)]
         if legs and relay.hops + 1 >= MAX_HOPS:
-            self._connections.drop(f"more than {MAX_HOPS} hops", len(legs))
+            self._connections.drop(f"more than {MAX_HOPS} hops", len(legs), link)
         elif legs:
             for hop in self._connections.pass_on(relay, legs, carried, link, size_bytes):
                 self._dropped.add(now, hop.identity)
@@ -253,7 +253,7 @@ class Relays(MeshPart):
         """Handle the HELLO of a router that has no connection to this one."""
         connections = self._connections
         if self.route_to(source) is None:
-            connections.drop("no way back")  # it says HELLO again, and whoever has made it up gets nothing
+            connections.drop("no way back", source=link)  # it says HELLO again, and whoever has made it up gets nothing
             return
         hello = HelloBody.of(message)
         other = MeshIdentity.parse(hello.mesh) if hello.queue_type == MESH_TYPE else None

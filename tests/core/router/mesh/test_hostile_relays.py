@@ -61,14 +61,18 @@ def test_a_malformed_relay_is_counted_and_costs_only_itself(message: bytes):
 def test_a_relay_for_nobody_who_is_known_is_dropped():
     net = line("abc")
     relay(net, "a", "b", pack_relay(1, 0, [Leg(99, 1, 1), Leg(1, 1, 1)]), pack(Kind.HEARTBEAT))
-    counters = net.router_of("b").links.counters
+    b = net.router_of("b")
+    counters = b.mesh.neighbours.by_id[id_of(net, "a")].link.counters
+    assert b.links.counters[DROPPED + "no way"] == 1
     assert counters[DROPPED + "no way"] == 1 and counters[DROPPED + "the way leads back"] == 1
 
 
 def test_a_batch_that_goes_on_and_on_ends_at_the_hop_limit():
     net = line("abc")
     relay(net, "a", "b", pack_relay(1, MAX_HOPS - 1, [Leg(3, 1, 1)]), pack(Kind.HEARTBEAT))
-    assert net.router_of("b").links.counters[DROPPED + f"more than {MAX_HOPS} hops"] == 1
+    b = net.router_of("b")
+    for counters in (b.links.counters, b.mesh.neighbours.by_id[id_of(net, "a")].link.counters):
+        assert counters[DROPPED + f"more than {MAX_HOPS} hops"] == 1
 
 
 def test_a_process_that_sends_a_relay_is_refused():
