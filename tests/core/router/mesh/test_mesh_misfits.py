@@ -187,9 +187,12 @@ def test_two_routers_of_one_name_are_told_apart(net: MeshNetwork) -> None:
 
 def greet(net: MeshNetwork, router: str, route: bytes, **values: Any) -> list[Message]:
     """Say HELLO as a router on a new connection; return the answers so far."""
+    return net.hosts[router].inject(route, hello_of(values))
+
+
+def hello_of(values: dict[str, Any]) -> bytes:
     identity = {"mesh": "rpcmq", "name": "z", "id": 26, "incarnation": 1, "urls": []} | values
-    hello = HelloBody(identity="z", queue_type="mesh", versions=(1,), mesh=identity).message()
-    return net.hosts[router].inject(route, hello)
+    return HelloBody(identity="z", queue_type="mesh", versions=(1,), mesh=identity).message()
 
 
 @pytest.mark.parametrize(
@@ -240,6 +243,22 @@ def test_a_second_connection_of_a_linked_router_is_refused_once_the_first_has_an
         "pieces": True,
     }  # fmt: skip
     assert link(net, "a", "b") is before and before.state is LinkState.ANSWERING
+
+
+@pytest.mark.parametrize("together", [1, 7])
+def test_a_connection_that_says_hello_as_ever_other_routers_has_one_link(net: MeshNetwork, together: int) -> None:
+    router = net.router_of("a")
+    net.hosts["a"].connections.ends.setdefault(b"z", None)
+    for first in range(100, 400, together):
+        for id in range(first, first + together):
+            router.receive(net.now, b"z", hello_of({"name": f"r{id}", "id": id}))
+        net.advance(0.01)
+        last = f"r{first + together - 1}"
+        assert [each.identity for each in router.links if each.identity.startswith("r")] == [last]
+    router.lost(net.now, b"z")
+    net.advance(30.0)
+    assert not [each.identity for each in router.links if each.identity.startswith("r")]
+    assert "internal error" not in router.refused
 
 
 def test_an_earlier_life_is_told_of_the_later_one(net: MeshNetwork) -> None:
