@@ -186,8 +186,9 @@ class _Spread(MeshNetwork):
         self._next = cycle(names)
         self._places: dict[str, str] = {}
         self._is_settling = True
-        # A service that is gone may have come to another router: there is a wait for that which one router has not.
-        settings = replace(settings, mesh_return_seconds=0.0)
+        # A service that is gone may have come to another router: there is a wait for that which one router has not. And
+        # the processes of tests stay where they are, whatever a router asks them.
+        settings = replace(settings, mesh_return_seconds=0.0, mesh_rebalance_seconds=0.0)
         super().__init__(names, settings, sinks=dict.fromkeys(names, sink) if sink else None)
         self._is_settling = False
         self.settings = settings
