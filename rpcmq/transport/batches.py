@@ -8,6 +8,7 @@ a wake-up drains the socket until ``ZMQ_EVENTS`` says that nothing is left, and 
 
 from __future__ import annotations
 
+import resource
 from collections.abc import Sequence
 from typing import Any
 
@@ -37,6 +38,10 @@ Arrival = tuple[bytes, bytes, Sequence[bytes | memoryview]]
 def new_context(io_threads: int = 1) -> zmq.Context[Any]:
     """A ZeroMQ context that allows as many sockets and connections as the process may open."""
     context: zmq.Context[Any] = zmq.Context(io_threads)
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most, default = context.get(zmq.SOCKET_LIMIT), context.get(zmq.MAX_SOCKETS)
+    # libzmq's default of 1023 is 341 clients: each has three.
+    context.set(zmq.MAX_SOCKETS, most if files == resource.RLIM_INFINITY else min(most, max(default, files)))
     return context
 
 

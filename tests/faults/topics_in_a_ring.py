@@ -263,17 +263,25 @@ class Run:
         figures: Counter[str] = Counter(copies=self._got)
         figures["doubled"] = sum(_doubled(each) for heard in self._heard for each in heard.numbers.values())
         figures["out of order"] = sum(_inversions(each) for heard in self._heard for each in heard.numbers.values())
-        figures["told as lost"] = sum(heard.subscription.lost for heard in self._heard)
+        told = {heard.client: heard.subscription.lost for heard in self._heard}  # all of a process have the same
+        figures["told as lost"] = sum(told.values())
         figures["counted by routers"] = ring.counted()
         figures["lost while nothing failed"] = figures["lost with the dead router"] = figures["lost between others"] = 0
         after: list[float] = []
+        between_others: defaultdict[str, set[tuple[str, int]]] = defaultdict(set)
         got = {id(heard): {name: set(numbers) for name, numbers in heard.numbers.items()} for heard in self._heard}
         for phase in self._phases:
             for publisher, number, topic, at in phase.events:
                 for heard in self._wanting(topic):
                     if number not in got[id(heard)].get(publisher, ()):
-                        figures[_sort_of_loss(phase, publisher, heard.client)] += 1
+                        sort = _sort_of_loss(phase, publisher, heard.client)
+                        figures[sort] += 1
+                        if sort == "lost between others":
+                            between_others[heard.client].add((publisher, number))
                         after.append(at - phase.killed_at)
+        figures["lost between others and not counted"] = sum(
+            max(0, len(events) - told[client]) for client, events in between_others.items()
+        )
         after.sort()
         seconds = {"lost after the kill at most": round(after[-1], 3), "p99": round(_p99(after), 3)} if after else {}
         load = {
