@@ -80,9 +80,16 @@ class MeshSimulation(SimulatedRun):
             if there == place:
                 peer.serve(self.plan.credit, (topic,), group)
         if mail_at is not None and place == "c0":
-            peer.later(0.5, lambda: peer.declare(_MAIL))
+            peer.later(0.5, lambda: self._declare(peer))
         elif mail_at is not None and place == "s0":
             peer.later(mail_at, lambda: peer.serve(1, (_MAIL,)))
+
+    def _declare(self, peer: SimulatedProcess) -> None:
+        """Have ``peer`` declare the topic of the mail once it has been linked, as the client's verbs wait for that."""
+        if peer.uplink.origin:
+            peer.declare(_MAIL)
+        else:
+            peer.later(0.5, lambda: self._declare(peer))
 
     def _operate(self, operation: Operation) -> None:
         if operation.verb != "event":
