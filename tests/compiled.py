@@ -33,7 +33,7 @@ _SKIPPED = {
     "tests/core/router/mesh/test_hostile_members.py::test_routers_without_an_authorised_key": _REPLACED,
     "tests/core/router/mesh/test_hostile_members.py::test_ways_are_found_anew_now_and_then": _REPLACED,
     "tests/core/router/mesh/test_lossy_ways.py": _REPLACED,
-    "tests/core/router/mesh/test_balance.py::test_a_router_that_does_not_count": _REPLACED,
+    "tests/core/router/mesh/test_process_balance.py::test_a_router_that_does_not_count": _REPLACED,
     "tests/core/router/mesh/test_limits.py": _PLAYED,
     "tests/client/test_direct.py::test_an_introduction_that_comes_after_the_peer_costs_no_direct_link": _REPLACED,
     "tests/threads/test_casts_while_closing.py::test_an_event_that_comes_when_the_client": _REPLACED,

@@ -13,7 +13,6 @@ from typing import Any
 from rpcmq.core.router.actions import LogEvent
 from rpcmq.core.router.mesh.address_view import addresses
 from rpcmq.core.router.mesh.adoption import Adoption
-from rpcmq.core.router.mesh.balance import Balance
 from rpcmq.core.router.mesh.domains import Domains
 from rpcmq.core.router.mesh.events import Events
 from rpcmq.core.router.mesh.forwarding import Forwarding
@@ -28,6 +27,7 @@ from rpcmq.core.router.mesh.neighbours import Identity, Neighbour, Neighbours
 from rpcmq.core.router.mesh.part import MeshContext, MeshPart
 from rpcmq.core.router.mesh.pieces import Pieces
 from rpcmq.core.router.mesh.places import Places
+from rpcmq.core.router.mesh.process_balance import Balance
 from rpcmq.core.router.mesh.relays import Relays
 from rpcmq.core.router.mesh.run_reports import RunReports
 from rpcmq.core.router.mesh.targets import Targets

@@ -30,7 +30,7 @@ def mesh_view(context: MeshContext, handshake: MeshHandshake, members: Members, 
         "urls": list(own.urls),
         "key": own.key,
         "state": context.targets.closed or "member",
-        "processes": context.processes,
+        "process_count": context.processes,
         "peers": [url for url, each in context.targets.configured.items() if each.id in context.neighbours.by_id],
         **routers,
         "problems": problems,
@@ -52,7 +52,7 @@ def _rows(
         said = member.said if member is not None else None
         yield row | {
             "neighbours": list(said.neighbours) if said is not None else [],
-            "processes": said.processes if said is not None else None,
+            "process_count": said.processes if said is not None else None,
             "relayed": is_relayed,
             "via": via,
             "told_seconds": round(now - heard, 3),

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rpcmq.core.router.mesh.balance import Balance
+from rpcmq.core.router.mesh.process_balance import Balance
 from rpcmq.core.router.settings import Settings
 from rpcmq.testing.mesh_network import MeshNetwork
 from rpcmq.testing.process import Process
@@ -96,8 +96,8 @@ def test_others_are_told_how_many_processes_a_router_has(net: MeshNetwork) -> No
     processes(net, "b", 2)
     net.advance(2 * INTERVAL)
     view = observer.query("mesh")
-    assert {row["name"]: row["processes"] for row in view["routers"]} == {"b": 2, "c": 0}
-    assert view["processes"] == 1
+    assert {row["name"]: row["process_count"] for row in view["routers"]} == {"b": 2, "c": 0}
+    assert view["process_count"] == 1
 
 
 def test_it_can_be_turned_off_and_on_again(net: MeshNetwork) -> None:
