@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from dataclasses import replace
 from hashlib import blake2b
 from random import Random
@@ -78,11 +80,11 @@ def test_a_plan_without_steps_is_quiet() -> None:
     assert MeshSimulation(plan).run().violations == []
 
 
-def wide_area(seed: int, seconds: float) -> MeshPlan:
-    """Three routers far from each other: half a second to two each way, never the same for long, and broken links."""
+def wide_area(seed: int, seconds: float, routers: str = "abc", links: tuple[str, ...] = ("ab", "ac", "bc")) -> MeshPlan:
+    """Routers far from each other: half a second to two each way, never the same for long, and broken links."""
     rng = Random(f"wide area {seed}")
     steps: list[Step] = []
-    for pair in ("ab", "ac", "bc"):
+    for pair in links:
         at = 1.0
         while at < seconds:
             lasts = rng.uniform(2.0, 6.0)
@@ -96,19 +98,28 @@ def wide_area(seed: int, seconds: float) -> MeshPlan:
         steps.append((at, Operation(verb, f"c{caller}-{number}", caller, "compute", seconds=took, timeout=timeout)))
     homes = ("c0", "a"), ("c1", "b"), ("s0", "c"), ("s1", "a")
     steps.sort(key=lambda step: step[0])
-    return MeshPlan(seed, mesh_plan_of(0).settings, 2, 2, 2, tuple(steps), "abc", homes)
+    return MeshPlan(seed, mesh_plan_of(0).settings, 2, 2, 2, tuple(steps), routers, homes)
 
 
-def test_a_mesh_over_a_wide_area_goes_on_by_itself() -> None:
-    verdict = MeshSimulation(wide_area(1, 60.0)).run()
+def wide_ring(seed: int, seconds: float) -> MeshPlan:
+    """The same in a ring of four."""
+    plan = wide_area(seed, seconds, "abcd", ("ab", "bc", "cd", "da"))
+    return replace(plan, is_ring=True, settings=replace(plan.settings, mesh_dial="peers"))
+
+
+@pytest.mark.parametrize("far", [wide_area, wide_ring])
+def test_a_mesh_over_a_wide_area_goes_on_by_itself(far: Callable[[int, float], MeshPlan]) -> None:
+    verdict = MeshSimulation(far(1, 60.0)).run()
     assert verdict.violations == []
     assert verdict.ended["ok"] > 20
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", range(4))
-def test_a_mesh_over_a_wide_area_goes_on_for_long(seed: int) -> None:
-    assert MeshSimulation(wide_area(seed, 900.0)).run().violations == []
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("far", [wide_area, wide_ring])
+def test_a_mesh_over_a_wide_area_goes_on_for_a_day(far: Callable[[int, float], MeshPlan]) -> None:
+    hours = float(os.environ.get("WIDE_AREA_HOURS", "24"))
+    assert MeshSimulation(far(5, hours * 3600.0)).run().violations == []
 
 
 @pytest.mark.long
