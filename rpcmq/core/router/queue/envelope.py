@@ -26,13 +26,13 @@ class Envelope:
     expires: int = 0
     series: bytes = b""
 
-    def encode(self) -> bytes:
+    def to_bytes(self) -> bytes:
         """The envelope as the store keeps it."""
         return b"".join((_HEAD.pack(_VERSION, self.expires, len(self.series)), self.series, self.message))
 
     @classmethod
-    def decode(cls, body: bytes) -> Envelope:
-        """The inverse of :meth:`encode`.
+    def from_bytes(cls, body: bytes) -> Envelope:
+        """The inverse of :meth:`to_bytes`.
 
         Raises:
             ValueError: a later version has written it.

@@ -60,12 +60,12 @@ class Policy:
         """Seconds until an item that has failed so often is tried again."""
         return float(min(self.backoff_most, self.backoff * self.backoff_factor ** min(failures - 1, 64)))
 
-    def encode(self) -> bytes:
+    def to_bytes(self) -> bytes:
         """The policy as the store keeps it."""
         return json.dumps(asdict(self)).encode()
 
     @classmethod
-    def decode(cls, raw: bytes) -> Policy:
-        """The inverse of :meth:`encode`. Settings that this version does not know are left out."""
+    def from_bytes(cls, raw: bytes) -> Policy:
+        """The inverse of :meth:`to_bytes`. Settings that this version does not know are left out."""
         known = {field.name for field in fields(cls)}
         return cls(**{name: value for name, value in json.loads(raw).items() if name in known})

@@ -76,14 +76,14 @@ class Queues:
         if queue is None:
             recovered = self._recovered
             raw = recovered.notes.get(_POLICY + name)
+            policy = Policy.from_bytes(raw) if raw else Policy()
             lanes = {
                 lane: int.from_bytes(recovered.notes.get(f"{HORIZON} {lane.priority} {name}", b""))
                 for lane in recovered.ready
                 if lane.queue == name
             }
             queue = self._queues[name] = WorkQueue(
-                name, self._store, Policy.decode(raw) if raw else Policy(), recovered.epoch, self._opened, self._wall,
-                self._is_clean, lanes,
+                name, self._store, policy, recovered.epoch, self._opened, self._wall, self._is_clean, lanes,
             )  # fmt: skip
             queue.on_ready = lambda: self.on_ready(queue)
             queue.on_postponed = self._look_for_due
@@ -92,14 +92,14 @@ class Queues:
     def declare(self, now: float, name: str, policy: Policy, then: Callable[[], object]) -> None:
         """Give a queue other settings; ``then`` is called when they are durable."""
         self.queue(name).set_policy(now, policy)
-        self._store.apply([Note(_POLICY + name, policy.encode())], lambda verdicts: then())
+        self._store.apply([Note(_POLICY + name, policy.to_bytes())], lambda verdicts: then())
 
     def put(self, now: float, name: str, items: list[NewItem], then: Callable[[list[Verdict]], object]) -> None:
         """Put ``items``, all or none; ``then`` is called with the verdicts when they are durable."""
         queue, at = self.queue(name), self._wall(now)
         puts = [
             Put(
-                Lane(name, item.priority), Envelope(item.message, item.expires, item.series).encode(), at,
+                Lane(name, item.priority), Envelope(item.message, item.expires, item.series).to_bytes(), at,
                 item.due if item.due > at else 0, item.id, item.maker, item.digest,
             )
             for item in items

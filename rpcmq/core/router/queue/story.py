@@ -57,13 +57,13 @@ class Story:
             (*self.endings, ending)[-_TOLD:],
         )
 
-    def encode(self) -> bytes:
+    def to_bytes(self) -> bytes:
         """The story as the store keeps it; empty if nothing was told yet."""
         return json.dumps(asdict(self)).encode() if self.endings else b""
 
     @classmethod
-    def decode(cls, raw: bytes) -> Story:
-        """The inverse of :meth:`encode`."""
+    def from_bytes(cls, raw: bytes) -> Story:
+        """The inverse of :meth:`to_bytes`."""
         if not raw:
             return cls()
         told = json.loads(raw)

@@ -163,7 +163,7 @@ class WorkQueue:
             if isinstance(item, Damaged):
                 self._bury_damaged(now, item)
                 continue
-            envelope = Envelope.decode(item.body)
+            envelope = Envelope.from_bytes(item.body)
             if envelope.expires and self._wall(now) >= envelope.expires:
                 self._end(now, item, Ending(self._wall(now), "", "expired", "nobody wanted it any more"))
             elif envelope.series and envelope.series in self._series:
@@ -204,9 +204,9 @@ class WorkQueue:
         return number <= lane.horizon
 
     def _give(self, item: Stored) -> Given:
-        envelope = Envelope.decode(item.body)
+        envelope = Envelope.from_bytes(item.body)
         self._counter += 1
-        attempt = Story.decode(item.state).attempts + 1
+        attempt = Story.from_bytes(item.state).attempts + 1
         fence = self._epoch, self._counter
         given = Given(item, fence, attempt, envelope.message, envelope.series)
         self._given[given.fence] = given
@@ -261,7 +261,7 @@ class WorkQueue:
 
     def _end(self, now: float, item: Stored, ending: Ending, again: float | None = None) -> None:
         """The attempt, or the item, has ended as ``ending`` says: it is dead, or tried again."""
-        story = Story.decode(item.state).with_ending(ending)
+        story = Story.from_bytes(item.state).with_ending(ending)
         policy = self._policy
         is_dead = (
             ending.outcome in ("rejected", "expired")
@@ -271,16 +271,16 @@ class WorkQueue:
         )
         change: Change
         if is_dead:
-            change = Bury(item.lane, item.number, ending.at, story.encode())
+            change = Bury(item.lane, item.number, ending.at, story.to_bytes())
             self.counters["dead"] += 1
         else:
             delay = policy.delay(story.failures) if again is None else again
-            change = Postpone(item.lane, item.number, ending.at + max(1, int(delay * 1000)), story.encode())
+            change = Postpone(item.lane, item.number, ending.at + max(1, int(delay * 1000)), story.to_bytes())
         self._store.apply([change], lambda verdicts: self.on_postponed())
 
     def _bury_damaged(self, now: float, item: Damaged) -> None:
         ending = Ending(self._wall(now), "", "damaged", "its row in the store is not as it was written")
-        story = Story().with_ending(ending).encode()
+        story = Story().with_ending(ending).to_bytes()
         self._store.apply([Bury(item.lane, item.number, ending.at, story)], lambda verdicts: None)
         self.counters["damaged"] += 1
 

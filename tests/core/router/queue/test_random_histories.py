@@ -141,7 +141,7 @@ class _History:
                 break
         world.run()
         dead = [each.body for each in world.store.read_dead("billing", Position(), 1000) if isinstance(each, Stored)]
-        ended = [*self._done, *(Envelope.decode(body).message for body in dead)]
+        ended = [*self._done, *(Envelope.from_bytes(body).message for body in dead)]
         assert sorted(ended) == sorted(self._put)
         assert self._accepted == set(self._put)
 

@@ -27,7 +27,7 @@ def taken(world: World) -> Given:
 
 def stories(world: World) -> list[Story]:
     dead = world.store.read_dead("billing", Position(), 100)
-    return [Story.decode(each.state) for each in dead if isinstance(each, Stored)]
+    return [Story.from_bytes(each.state) for each in dead if isinstance(each, Stored)]
 
 
 def declare(world: World, **settings: object) -> None:
