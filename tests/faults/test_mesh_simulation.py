@@ -56,6 +56,7 @@ FOUND_LATER: dict[tuple[int, str], str] = {
         "gentle",
     ): "a copy for a group was asked for in the place of the call, which ended with LinkLost though it had run",
     (1_000_060, ""): "a request that nobody had room for went around without end once each BUSY was answered",
+    (101_780, ""): "a service that came back said what it ran before it was asked for it, and lost it all the same",
 }
 
 

@@ -206,7 +206,8 @@ class Adoption(MeshPart):
     def _put_questions(self, now: float) -> None:
         due, self._due = self._due, {}
         self._ask_at = inf
-        for (place, is_call, patience, sought), asked in due.items():
+        for (place, is_call, patience, sought), new in due.items():
+            asked = [each for each in new if self._asked.get(each.name) is each]  # one that has just come may have it
             for start in range(0, len(asked), MAX_ASKED):
                 question = Question(next(self._numbers), place, is_call, now, patience, sought)
                 self._put(now, question, asked[start : start + MAX_ASKED])
@@ -375,10 +376,9 @@ class Adoption(MeshPart):
         while overdue:
             question = overdue.popleft()
             for asked in list(question.asked.values()):
-                if asked.request.outcome is not None:
-                    self._forget(asked)
-                    continue
-                self._lose(now, asked, asked.why_lost())
+                if asked.request.outcome is None:
+                    self._lose(now, asked, asked.why_lost())
+                self._forget(asked)
         for router, (since, _) in list(self._missed.items()):
             if now - since >= _MISSED_SECONDS:
                 del self._missed[router]
