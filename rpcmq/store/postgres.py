@@ -9,6 +9,7 @@ The connection must be a session of its own: no pooler that gives each transacti
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
@@ -32,6 +33,8 @@ from rpcmq.store.postgres_batch import Batch
 from rpcmq.store.postgres_schema import prepare
 
 __all__ = ["BEAT_SECONDS", "PostgresStore"]
+
+log = logging.getLogger("rpcmq.queue")
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -71,8 +74,8 @@ class PostgresStore:
         owner: the name of the router whose items these are.
 
     Raises:
-        StoreError: it cannot be used: no such database, no right to it, a later version, or the owner lives.
-        StoreFailed: the server cannot be reached, or failed.
+        StoreError: it cannot be used: no such database, no right to it, a later version.
+        StoreFailed: the server cannot be reached, or failed, or the owner lives: it may be had later.
     """
 
     def __init__(self, url: str, owner: str) -> None:
@@ -115,8 +118,9 @@ class PostgresStore:
         assert row is not None
         lock = self._connection.execute("SELECT pg_try_advisory_lock(%s, %s)", (_LOCK_SPACE, row[0])).fetchone()
         if lock != (True,):
+            # It may be the session of an earlier life, which the server has not ended yet.
             text = "another router has its items; they are free when its session has ended"
-            raise StoreError(f"queue store of {self._owner!r}: {text}")
+            raise StoreFailed(f"queue store of {self._owner!r}: {text}")
         update = "UPDATE rpcmq.owners SET epoch = epoch + 1 WHERE owner = %s RETURNING owner, epoch"
         found = self._connection.execute(update, row).fetchone()
         assert found is not None
@@ -193,8 +197,14 @@ class PostgresStore:
         return [_stored(row, Position(row[9], row[10], row[2])) for row in rows]
 
     def close(self) -> None:
-        """End the session: the items are free for another router."""
-        self._connection.close()
+        """End the session: the items are free for another router at once."""
+        try:
+            if not self._connection.closed:
+                self._connection.execute("SELECT pg_advisory_unlock_all()")
+        except psycopg.Error as error:
+            log.warning("queue store of %r: closed with %s", self._owner, _text(error))
+        finally:
+            self._connection.close()
 
 
 def _stored(row: tuple[Any, ...], position: Position) -> Stored:

@@ -202,6 +202,8 @@ def main(arguments: list[str]) -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     descriptor, where, owner = arguments
     peer = socket.socket(fileno=int(descriptor))
+    # Whoever has made the pair may have made both ends non-blocking, as gevent does.
+    peer.setblocking(True)
     try:
         _Server(peer, where, owner).run()
     except _Gone:

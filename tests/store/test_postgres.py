@@ -26,7 +26,7 @@ def cut_off(database: str, owner: str) -> None:
 
 def test_an_owner_that_lives_is_the_only_one(database: str) -> None:
     store = PostgresStore(database, "a")
-    with pytest.raises(StoreError, match="queue store of 'a': another router has its items; they are free when"):
+    with pytest.raises(StoreFailed, match="queue store of 'a': another router has its items; they are free when"):
         PostgresStore(database, "a")
     other = PostgresStore(database, "b")
     store.apply(items(1, 3))
