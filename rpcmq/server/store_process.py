@@ -51,6 +51,7 @@ class StoreProcess:
     Attributes:
         waits_for: the reason for which nothing is answered at present; empty: nothing is the matter.
         restarts: number of times that the process has died.
+        faults: answers that could not be used, because whoever waited for them raised.
     """
 
     def __init__(self, where: str, owner: str) -> None:
@@ -64,7 +65,7 @@ class StoreProcess:
         self._recovered: Recovered | None = None
         self._refusal = ""
         self.waits_for = ""
-        self.restarts = 0
+        self.restarts = self.faults = 0
         self._process: subprocess.Popen[bytes] | None = None
         self._keeper = gevent.spawn(self._run)
 
@@ -132,8 +133,15 @@ class StoreProcess:
         """Run the process until it ends; return whether another one is to be started."""
         ours, theirs = socket.socketpair()
         command = [sys.executable, "-m", "rpcmq.store.process", str(theirs.fileno()), self._where, self._owner]
-        self._process = process = subprocess.Popen(command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
-        theirs.close()
+        try:
+            process = subprocess.Popen(command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
+        except OSError as error:
+            ours.close()
+            self.waits_for = f"its process cannot be started: {error.strerror}"
+            return True
+        finally:
+            theirs.close()
+        self._process = process
         self._unsent = [frame(ticket, letter, content) for ticket, (letter, content, _) in self._open.items()]
         self._has_unsent.set()
         sender = gevent.spawn(self._send, ours)
@@ -187,6 +195,7 @@ class StoreProcess:
                 asked[2](decode_items(content) if letter in ITEMS else content)
             except Exception:
                 # The answers of others must come.
+                self.faults += 1
                 log.exception("the answer of the queue store could not be used")
 
     def close(self) -> None:

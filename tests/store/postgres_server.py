@@ -111,9 +111,8 @@ def _free_port() -> int:
 if __name__ == "__main__":
     if binaries() is None:
         sys.exit("PostgreSQL is not installed: apt-get install postgresql")
+    for number in (signal.SIGINT, signal.SIGTERM):  # also where a shell has started it in the background
+        signal.signal(number, lambda *_: sys.exit(0))
     with PostgresServer() as server:
         print(server.url, flush=True)
-        try:
-            signal.pause()
-        except KeyboardInterrupt:
-            pass
+        signal.pause()
