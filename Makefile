@@ -31,7 +31,7 @@ MORE_TESTS := tests/latency/jobs/test_stream_process.py \
 	tests/examples \
 	tests/mesh \
 	tests/core/router/mesh \
-	tests/core/router/queue \
+	tests/core/queue \
 	tests/transport/test_dialed_routers.py \
 	tests/integration/test_mesh_deaths.py \
 	tests/faults/test_crowd.py::test_a_small_crowd \

@@ -51,7 +51,7 @@ INTERPRETED = {
     "rpcmq/core/router/usage.py": "a property in place of its base class's attribute",
     "rpcmq/core/router/kind_table.py": "takes handlers of any key",
     "rpcmq/core/router/router.py": "has subclasses in drills and tests",
-    "rpcmq/core/router/queue/policy.py": "checks the types of its own fields",
+    "rpcmq/core/queue/policy.py": "checks the types of its own fields",
     "rpcmq/core/router/node_type.py": "has subclasses in tests, and defaults in its class",
     "rpcmq/core/router/roundrobin/node.py": "as above",
     "rpcmq/core/router/pubsub/node.py": "as above",

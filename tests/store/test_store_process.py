@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rpcmq.server.store_process import StoreProcess
+from rpcmq.queue_server.store_process import StoreProcess
 from rpcmq.store.contract import Bury, Done, Lane, Maker, Note, Position, Postpone, Put, Stored, StoreError, Verdict
 from rpcmq.store.sqlite import SqliteStore
 from rpcmq.testing import eventually

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from math import inf
 
 from rpcmq.core.common.token_bucket import TokenBucket
-from rpcmq.core.router.queue.envelope import Envelope
-from rpcmq.core.router.queue.lane_reader import LaneReader
-from rpcmq.core.router.queue.policy import Policy
-from rpcmq.core.router.queue.port import StorePort
-from rpcmq.core.router.queue.story import Ending, Story
+from rpcmq.core.queue.envelope import Envelope
+from rpcmq.core.queue.lane_reader import LaneReader
+from rpcmq.core.queue.policy import Policy
+from rpcmq.core.queue.port import StorePort
+from rpcmq.core.queue.story import Ending, Story
 from rpcmq.store.contract import Bury, Change, Damaged, Done, Lane, Note, Postpone, Stored, Verdict
 
 __all__ = ["Given", "WorkQueue"]

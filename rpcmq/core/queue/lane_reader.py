@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from rpcmq.core.router.queue.port import Items, StorePort
+from rpcmq.core.queue.port import Items, StorePort
 from rpcmq.store.contract import Damaged, Lane, Stored
 
 __all__ = ["LaneReader"]

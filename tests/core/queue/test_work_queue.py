@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from rpcmq.core.router.queue.policy import Policy
-from rpcmq.core.router.queue.story import Story
-from rpcmq.core.router.queue.work_queue import Given
+from rpcmq.core.queue.policy import Policy
+from rpcmq.core.queue.story import Story
+from rpcmq.core.queue.work_queue import Given
 from rpcmq.store.contract import Position, Stored
-from tests.core.router.queue.virtual_store import World
+from tests.core.queue.virtual_store import World
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ from rpcmq.store.process import APPLY, CANNOT, ITEMS, NEXT_DUE, READ, READ_DEAD,
 
 __all__ = ["StoreProcess"]
 
-log = logging.getLogger("rpcmq.router")
+log = logging.getLogger("rpcmq.queue")
 
 Items = Sequence[Stored | Damaged]
 

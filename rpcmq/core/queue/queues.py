@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
 
-from rpcmq.core.router.queue.envelope import Envelope
-from rpcmq.core.router.queue.policy import Policy
-from rpcmq.core.router.queue.port import Items, StorePort
-from rpcmq.core.router.queue.work_queue import HORIZON, WorkQueue
+from rpcmq.core.queue.envelope import Envelope
+from rpcmq.core.queue.policy import Policy
+from rpcmq.core.queue.port import Items, StorePort
+from rpcmq.core.queue.work_queue import HORIZON, WorkQueue
 from rpcmq.store.contract import Lane, Maker, Note, Position, Put, Recovered, Stored, Verdict
 
 __all__ = ["NewItem", "Queues"]

@@ -6,12 +6,12 @@ from random import Random
 
 import pytest
 
-from rpcmq.core.router.queue.envelope import Envelope
-from rpcmq.core.router.queue.policy import Policy
-from rpcmq.core.router.queue.queues import NewItem
-from rpcmq.core.router.queue.work_queue import Given
+from rpcmq.core.queue.envelope import Envelope
+from rpcmq.core.queue.policy import Policy
+from rpcmq.core.queue.queues import NewItem
+from rpcmq.core.queue.work_queue import Given
 from rpcmq.store.contract import Maker, Position, Stored, Verdict
-from tests.core.router.queue.virtual_store import World
+from tests.core.queue.virtual_store import World
 
 _ITEMS, _STEPS = 150, 900
 

@@ -6,9 +6,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from rpcmq.core.router.queue.port import Items
-from rpcmq.core.router.queue.queues import NewItem, Queues
-from rpcmq.core.router.queue.work_queue import Given, WorkQueue
+from rpcmq.core.queue.port import Items
+from rpcmq.core.queue.queues import NewItem, Queues
+from rpcmq.core.queue.work_queue import Given, WorkQueue
 from rpcmq.store.contract import Change, Lane, Maker, Position, Verdict
 from rpcmq.store.memory import MemoryStore
 
