@@ -6,6 +6,7 @@
 * ``ProtocolError``: the peer sent something that the protocol does not allow.
 * ``CallError``: a call ended without a result. Each subclass is one of the closed set of ends
   (``Outcome``) and says *why*, as text and as ``details``.
+* ``QueueError``: about an item of a work queue.
 * ``RemoteError``: the endpoint's method raised; ``NestedCallError``: because of a call that it made itself.
 """
 
@@ -23,6 +24,8 @@ __all__ = [
     "ConfigError",
     "Hop",
     "IdentityTaken",
+    "ItemDead",
+    "LeaseLost",
     "LinkLost",
     "NestedCallError",
     "NoConsumer",
@@ -32,6 +35,9 @@ __all__ = [
     "PayloadError",
     "PayloadRefused",
     "ProtocolError",
+    "PutRefused",
+    "PutUnknown",
+    "QueueError",
     "RemoteError",
     "RouterUnreachable",
     "RpcError",
@@ -153,6 +159,29 @@ class CallCancelled(CallError):
     """The call was cancelled by its caller."""
 
     outcome = Outcome.CANCELLED
+
+
+class QueueError(RpcError):
+    """Root of the errors about items of work queues."""
+
+
+class PutRefused(QueueError):
+    """The item was not put, and the text says why."""
+
+
+class PutUnknown(QueueError):
+    """The item may have been put, or not: the answer did not come in time, however often the same item was offered.
+
+    To put it again with the same ``id`` is safe.
+    """
+
+
+class LeaseLost(QueueError):
+    """Another worker may have the item: what this one says of it counts no more."""
+
+
+class ItemDead(QueueError):
+    """The item has ended without being done; the text has the reason, and a traceback where there is one."""
 
 
 class Hop(NamedTuple):

@@ -20,7 +20,20 @@ from rpcmq.payload.bounded_text import short_repr
 from rpcmq.transport.originals import allocate_lock
 from rpcmq.wire import Address
 
-__all__ = ["call", "cast", "client", "configure", "fanout_cast", "multicall", "notify", "publish", "stub", "subscribe"]
+__all__ = [
+    "call",
+    "cast",
+    "client",
+    "configure",
+    "fanout_cast",
+    "multicall",
+    "notify",
+    "publish",
+    "put",
+    "put_many",
+    "stub",
+    "subscribe",
+]
 
 S = TypeVar("S")
 
@@ -84,4 +97,6 @@ fanout_cast = _default.function(ClientVerbs.fanout_cast)
 multicall = _default.function(ClientVerbs.multicall)
 notify = _default.function(ClientVerbs.notify)
 publish = _default.function(ClientVerbs.publish)
+put = _default.function(ClientVerbs.put)
+put_many = _default.function(ClientVerbs.put_many)
 subscribe = _default.function(ClientVerbs.subscribe)

@@ -10,6 +10,9 @@ if TYPE_CHECKING:
     from rpcmq.client.event_subscription import Subscription
     from rpcmq.client.middleware import Middleware, OutgoingRequest, Tracing
     from rpcmq.client.options import CallOptions
+    from rpcmq.client.queue.items import Item, Reject, RetryLater, current_item
+    from rpcmq.client.queue.puts import Receipt
+    from rpcmq.client.queue.worker import Worker
     from rpcmq.client.request import Request, current_request
     from rpcmq.client.retry import Retry
     from rpcmq.client.service import Service
@@ -18,16 +21,22 @@ if TYPE_CHECKING:
 __all__ = [
     "CallOptions",
     "Client",
+    "Item",
     "Middleware",
     "OutgoingRequest",
+    "Receipt",
+    "Reject",
     "Request",
     "Retry",
+    "RetryLater",
     "Service",
     "Subscription",
     "Target",
     "Tracing",
+    "Worker",
     "as_cast",
     "as_fanout",
+    "current_item",
     "current_request",
     "with_options",
 ]
@@ -35,16 +44,22 @@ __all__ = [
 _HOME = {
     "CallOptions": "options",
     "Client": "client",
+    "Item": "queue.items",
     "Middleware": "middleware",
     "OutgoingRequest": "middleware",
+    "Receipt": "queue.puts",
+    "Reject": "queue.items",
     "Request": "request",
     "Retry": "retry",
+    "RetryLater": "queue.items",
     "Service": "service",
     "Subscription": "event_subscription",
     "Target": "client",
     "Tracing": "middleware",
+    "Worker": "queue.worker",
     "as_cast": "stubs",
     "as_fanout": "stubs",
+    "current_item": "queue.items",
     "current_request": "request",
     "with_options": "stubs",
 }

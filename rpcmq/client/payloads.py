@@ -14,7 +14,7 @@ from rpcmq.errors import PayloadRefused, RemoteError
 from rpcmq.payload import ALL, Codec
 from rpcmq.payload.remote_exception import UNDECODABLE
 from rpcmq.payload.seal import NotTrusted, split_signature
-from rpcmq.wire import FORMAT_AT, Flag, flags_of, payload_of
+from rpcmq.wire import FORMAT_AT, Address, Flag, flags_of, payload_of
 
 __all__ = ["Payloads", "is_signed"]
 
@@ -87,6 +87,14 @@ class Payloads:
         return self._decode(
             self.codec, message[FORMAT_AT], self._without_signature(payload) if is_signed(message) else payload
         )
+
+    def item(self, address: Address, format: int, payload: bytes) -> Any:
+        """The value of an item of a queue, which came for the consumer of ``address`` within a request.
+
+        Raises:
+            PayloadRefused: as above.
+        """
+        return self._decode(self.codec, format, payload)
 
     def own(self, message: bytes) -> Any:
         """The value of a message that this process has sent itself."""

@@ -67,7 +67,14 @@ class ServedMethods:
         Raises:
             UnknownMethod: there is none.
         """
-        name = task.method
+        return self.named(task.method, body)
+
+    def named(self, name: str, body: dict[str, Any]) -> partial[Any]:
+        """The method ``name``, with the context and arguments in ``body``.
+
+        Raises:
+            UnknownMethod: there is none.
+        """
         ctx, args = body.get("context"), body.get("args") or {}
         if self._context is not None and ctx is not None:
             ctx = self._context.from_dict(ctx)

@@ -127,6 +127,10 @@ class TrustedPayloads(Payloads):
             payload = self._without_signature(payload) if opened is None else opened.payload
         return self._decoded(where, opened, message[FORMAT_AT], payload)
 
+    def item(self, address: Address, format: int, payload: bytes) -> Any:
+        """Like :meth:`Payloads.item`. No signature of its producer is on it."""
+        return self._decoded((address.exchange, address.topic), None, format, payload)
+
     # --- what goes ---------------------------------------------------------------------------
 
     def formats(self, address: bytes) -> int:

@@ -9,6 +9,7 @@ from rpcmq.client.arguments import check_progress
 from rpcmq.client.event_verbs import EventVerbs
 from rpcmq.client.middleware import Middleware, OutgoingRequest, Pipeline
 from rpcmq.client.options import CallOptions, Defaults
+from rpcmq.client.queue.verbs import QueueVerbs
 from rpcmq.client.retry import Retry, RetryBudget
 from rpcmq.client.router_verbs import RouterVerbs
 from rpcmq.client.sender import Target
@@ -18,7 +19,7 @@ from rpcmq.config import ClientConfig
 from rpcmq.payload import Codec
 from rpcmq.transport.current_hub import pause
 from rpcmq.transport.home import at_home_here, run_at_home, run_at_home_here
-from rpcmq.wire import Flag
+from rpcmq.wire import Address, Flag
 
 __all__ = ["ClientVerbs", "Target", "flags_of"]
 
@@ -28,7 +29,7 @@ _IDEMPOTENT, _MANDATORY, _FANOUT = int(Flag.IDEMPOTENT), int(Flag.MANDATORY), in
 
 
 @shown_as("Client")
-class ClientVerbs(EventVerbs, RouterVerbs):
+class ClientVerbs(EventVerbs, RouterVerbs, QueueVerbs):
     """The verbs of a client, wherever it lives.
 
     Args:
@@ -298,6 +299,9 @@ class ClientVerbs(EventVerbs, RouterVerbs):
             UsageError: ``service`` is no class with public methods, or an option is wrong.
         """
         return make_stub(service, topic, lambda: self, options)
+
+    def _call_queue(self, topic: Address, msg: Mapping[str, Any], timeout: float, *, mandatory: bool) -> Any:
+        return self.call(None, topic, msg, timeout, mandatory=mandatory, retry=False)
 
     # --- through the pipeline ----------------------------------------------------------------
 

@@ -67,6 +67,8 @@ class Queues:
         self.on_ready: Callable[[WorkQueue], object] = lambda queue: None
         for lane in recovered.ready:
             self.queue(lane.queue)
+        #: Called when :meth:`next_deadline` may be earlier than it was.
+        self.on_earlier: Callable[[], object] = lambda: None
         if _CLEAN in recovered.notes:
             store.apply([Note(_CLEAN, b"")], lambda verdicts: None)
 
@@ -123,6 +125,7 @@ class Queues:
     def _look_for_due(self) -> None:
         """An item was postponed: it may be the next that is due."""
         self._next_due = 1
+        self.on_earlier()
 
     def tick(self, now: float) -> None:
         """Read the items that are due."""
@@ -148,10 +151,11 @@ class Queues:
         self._store.read_due(until, self._due_read_to, _DUE, _DUE_BYTES, take)
 
     def next_deadline(self) -> float:
-        """The time of the next :meth:`tick` (monotonic seconds)."""
+        """The time of the next :meth:`tick`, after which any queue may have something to take (monotonic seconds)."""
+        deadline = min((queue.next_deadline(self._now) for queue in self._queues.values()), default=inf)
         if self._is_reading_due or not self._next_due:
-            return inf
-        return self._now + max(0.0, (self._next_due - self._wall(self._now)) / 1000)
+            return deadline
+        return min(deadline, self._now + max(0.0, (self._next_due - self._wall(self._now)) / 1000))
 
     def close(self) -> None:
         """The router ends in order: no worker has an item any more, unless one is left."""

@@ -69,7 +69,8 @@ class WorkQueue:
         self._store = store
         self._policy = policy
         self._epoch = epoch
-        self._wall = wall
+        #: Turns monotonic seconds into milliseconds of the wall clock.
+        self.wall = self._wall = wall
         self._counter = 0
         self._doubt_until = -inf if is_clean else opened + policy.lease
         self._lanes: dict[int, _Lane] = {}
@@ -215,6 +216,10 @@ class WorkQueue:
         self.counters["given"] += 1
         return given
 
+    def next_deadline(self, now: float) -> float:
+        """The time at which there may be something to take because time has passed (monotonic seconds)."""
+        return min((each for each in (self._next_token, self._doubt_until) if each > now), default=inf)
+
     # --- ends --------------------------------------------------------------------------------
 
     def done(self, fence: tuple[int, int], then: Callable[[], object] = lambda: None) -> bool:
@@ -238,7 +243,8 @@ class WorkQueue:
 
     def lost(self, now: float, fence: tuple[int, int], worker: str, text: str) -> bool:
         """Nobody knows whether the item runs, or has run: its worker is lost."""
-        return self._comes_back(now, fence, Ending(self._wall(now), worker, "lost", text), 0.0)
+        # That worker may go on until its lease is over, by its own clock.
+        return self._comes_back(now, fence, Ending(self._wall(now), worker, "lost", text), self._policy.lease)
 
     def not_begun(self, fence: tuple[int, int]) -> bool:
         """The item was not begun: it is the next one again, and nothing has been tried."""

@@ -1,0 +1,1 @@
+"""Work queues as a program uses them: items are put, and worked at."""

@@ -1,0 +1,155 @@
+"""The messages between those who put items, queue servers and workers: ordinary calls, in exchanges of their own.
+
+The queue server is a service. It serves each queue's topic in the exchange :data:`QUEUES` as the server of the name of
+its router, the queue's *owner*; and it calls the workers of a queue, who serve its topic in the exchange
+:data:`WORKERS`. So the rights of calls are those of items, and a queue cannot be confused with any topic of a program.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from rpcmq.errors import UsageError
+from rpcmq.payload.bounded_text import short_repr
+from rpcmq.wire import Address
+
+__all__ = [
+    "DONE",
+    "FAILED",
+    "PRIORITIES",
+    "QUEUES",
+    "REJECTED",
+    "WORKERS",
+    "PutAnswer",
+    "Record",
+    "WorkAnswer",
+    "WorkOrder",
+    "all_queues",
+    "at_owner",
+    "check_queue",
+    "to_workers",
+]
+
+#: The exchanges of puts and of work.
+QUEUES, WORKERS = "rpcmq.queue", "rpcmq.work"
+#: The topic of every queue server, whatever queues it has.
+_ALL = "rpcmq.queues"
+#: The ends of an attempt, as a worker says it.
+DONE, FAILED, REJECTED = "done", "failed", "rejected"
+#: Priorities of items: the higher goes first.
+PRIORITIES = range(10)
+_LONGEST_NAME = 200
+
+
+class Record(NamedTuple):
+    """An item that is to be put.
+
+    Attributes:
+        id: that the user gave; empty: the item is known by its producer and ``counter``.
+        counter: of the producer, from 1 on.
+        digest: of the item as its user knows it, where it has an id.
+        priority: 0 to 9.
+        delay, expires: seconds from now; 0: none.
+        key: of its items runs one at a time; empty: no matter.
+        method: that the worker runs.
+        format, body: context and arguments, encoded.
+        keep_result: seconds for which the result is kept; 0: it is not.
+    """
+
+    id: bytes
+    counter: int
+    digest: bytes
+    priority: int
+    delay: float
+    expires: float
+    key: bytes
+    method: str
+    format: int
+    body: bytes
+    keep_result: float = 0.0
+
+
+class PutAnswer(NamedTuple):
+    """The answer to ``put``.
+
+    Attributes:
+        refusal: the reason for which nothing was put; empty: everything was.
+        numbers: of the items, each in the lane of its queue and priority; 0: it was put before.
+        others: places of records whose id another item has, which were not put.
+    """
+
+    refusal: str
+    numbers: list[int]
+    others: list[int]
+
+
+class WorkOrder(NamedTuple):
+    """An item as a worker is given it.
+
+    Attributes:
+        queue, owner: of the item.
+        id: as text: the user's, or ``producer-counter``.
+        attempt: from 1 on.
+        fence: (epoch, counter), which only grows.
+        age: seconds since it was put.
+        lease: seconds for which the worker may go on without hearing from its router.
+        method, format, body: as they were put.
+        tell: report that it was begun.
+        wants_result: the result is to be sent.
+    """
+
+    queue: str
+    owner: str
+    id: str
+    attempt: int
+    fence: tuple[int, int]
+    age: float
+    lease: float
+    method: str
+    format: int
+    body: bytes
+    tell: bool
+    wants_result: bool
+
+
+class WorkAnswer(NamedTuple):
+    """The end of an attempt.
+
+    Attributes:
+        outcome: :data:`DONE`, :data:`FAILED` or :data:`REJECTED`.
+        text: the reason, with a traceback where there is one.
+        again: seconds until it is to be tried again; None: as the queue's back-off says.
+        format, result: of one that is done and whose result is wanted.
+    """
+
+    outcome: str
+    text: str = ""
+    again: float | None = None
+    format: int = 0
+    result: bytes = b""
+
+
+def all_queues(owner: str = "") -> Address:
+    """The address of any queue server, or of that of ``owner``."""
+    return Address(_ALL, owner, QUEUES)
+
+
+def at_owner(queue: str, owner: str) -> Address:
+    """The address of ``queue`` at its ``owner``."""
+    return Address(queue, owner, QUEUES)
+
+
+def to_workers(queue: str) -> Address:
+    """The address of the workers of ``queue``."""
+    return Address(queue, "", WORKERS)
+
+
+def check_queue(queue: object) -> str:
+    """``queue`` as the name of one.
+
+    Raises:
+        UsageError: it is none.
+    """
+    if not isinstance(queue, str) or not queue or len(queue.encode()) > _LONGEST_NAME or queue == _ALL:
+        raise UsageError(f"a queue's name is a text of 1 to {_LONGEST_NAME} bytes, not {short_repr(queue)}")
+    return queue

@@ -1,0 +1,246 @@
+"""Items on their way into a queue: encoded, put at one owner, and put there again until that owner has answered."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from itertools import count
+from secrets import randbits
+from time import monotonic
+from typing import Any, Protocol
+
+from rpcmq.client.arguments import check_seconds, request_body
+from rpcmq.client.queue.protocol import PRIORITIES, PutAnswer, Record, all_queues, at_owner, check_queue
+from rpcmq.errors import AccessDenied, CallError, NoConsumer, Overloaded, PutRefused, PutUnknown, UsageError
+from rpcmq.payload import Codec
+from rpcmq.payload.bounded_text import short_repr
+from rpcmq.transport.current_hub import pause
+from rpcmq.transport.originals import allocate_lock
+from rpcmq.wire import Address
+
+__all__ = ["Caller", "Producer", "PutOptions", "Receipt"]
+
+#: Pauses between two attempts (seconds): the first, and the longest.
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
+_LONGEST_ID = 255
+
+
+class Caller(Protocol):
+    """Calls a method of a service and returns its result."""
+
+    def __call__(self, topic: Address, msg: Mapping[str, Any], timeout: float, *, mandatory: bool) -> Any:
+        """Call it; see :meth:`rpcmq.Client.call`."""
+
+
+@dataclass(frozen=True)
+class PutOptions:
+    """The options of an item; see :meth:`rpcmq.Client.put`."""
+
+    id: str | None = None
+    delay: float = 0.0
+    priority: int = 0
+    expires: float = 0.0
+    key: str | None = None
+    keep_result: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Check the values.
+
+        Raises:
+            UsageError: one of them cannot be.
+        """
+        if type(self.priority) is not int or self.priority not in PRIORITIES:
+            raise UsageError(f"priority must be an integer from 0 to 9, not {short_repr(self.priority)}")
+        for name in ("delay", "expires", "keep_result"):
+            if getattr(self, name):
+                check_seconds(name, getattr(self, name))
+        for name in ("id", "key"):
+            value = getattr(self, name)
+            if value is not None and not (isinstance(value, str) and 0 < len(value.encode()) <= _LONGEST_ID):
+                raise UsageError(f"{name} must be a text of 1 to {_LONGEST_ID} bytes, not {short_repr(value)}")
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """The proof that an item is in its queue, on disk.
+
+    Attributes:
+        queue: its name.
+        owner: the router whose queue server has the item.
+        id: that was given, or that the client has made.
+        priority, number: the item's place there; ``number`` is 0 if it had been put before.
+    """
+
+    queue: str
+    owner: str
+    id: str
+    priority: int
+    number: int
+
+    @property
+    def is_new(self) -> bool:
+        """Whether the item was put just now: one with this id was not known before."""
+        return self.number != 0
+
+
+class Producer:
+    """Puts the items of one client.
+
+    Args:
+        call: calls a service.
+        codec: encodes what is put.
+    """
+
+    def __init__(self, call: Caller, codec: Codec) -> None:
+        self._call = call
+        self._codec = codec
+        self._owners: dict[str, str] = {}
+        # Of this process alone: a child of a fork makes a producer of its own.
+        self._number = randbits(63) or 1
+        self._counter = count(1)
+        self._counting = allocate_lock()
+
+    def record(self, ctx: Any, msg: Mapping[str, Any], options: PutOptions) -> Record:
+        """The item as it travels.
+
+        Raises:
+            PayloadError, UsageError: it cannot be encoded, or is no message.
+        """
+        method, body = request_body(ctx, msg)
+        format, encoded = self._codec.encode(body)
+        id, digest, counter = b"", b"", 0
+        if options.id is not None:
+            id, digest = options.id.encode(), _digest(method, body["args"])
+        else:
+            with self._counting:
+                counter = next(self._counter)
+        key = b"" if options.key is None else options.key.encode()
+        return Record(
+            id, counter, digest, options.priority, options.delay, options.expires, key, method.decode(), int(format),
+            encoded, options.keep_result,
+        )  # fmt: skip
+
+    def put(self, queue: str, records: Sequence[Record], seconds: float) -> list[Receipt]:
+        """Put ``records``, all or none, and return once they are on disk.
+
+        Args:
+            seconds: to try it for.
+
+        Raises:
+            PutRefused: none of them was put.
+            PutUnknown: they may have been put.
+        """
+        check_queue(queue)
+        deadline = monotonic() + seconds
+        attempt = _Attempt(self, queue, records, deadline)
+        wait = _FIRST_PAUSE
+        while (receipts := attempt.make()) is None:
+            left = deadline - monotonic()
+            if left <= 0:
+                attempt.give_up(seconds)
+            pause(min(wait, left))
+            wait = min(_LONGEST_PAUSE, 2 * wait)
+        return receipts
+
+    def owner(self, queue: str, seconds: float) -> str:
+        """The owner at which this client puts the items of ``queue``."""
+        owner = self._owners.get(queue)
+        if owner is None:
+            message = {"method": "open", "args": {"queue": queue}}
+            owner = self._owners[queue] = str(self._call(all_queues(), message, seconds, mandatory=False))
+        return owner
+
+    def forget_owner(self, queue: str) -> None:
+        """Ask for an owner again at the next put."""
+        self._owners.pop(queue, None)
+
+    def offer(self, owner: str, queue: str, records: Sequence[Record], seconds: float) -> PutAnswer:
+        """Offer ``records`` to ``owner`` once."""
+        args = {"producer": self._number, "records": [tuple(record) for record in records]}
+        message = {"method": "put", "args": args}
+        return PutAnswer(*self._call(at_owner(queue, owner), message, seconds, mandatory=True))
+
+    def shown_id(self, record: Record) -> str:
+        """The id of an item as text."""
+        return record.id.decode() if record.id else f"{self._number:x}-{record.counter}"
+
+
+class _Attempt:
+    """The attempts to put some items."""
+
+    def __init__(self, producer: Producer, queue: str, records: Sequence[Record], deadline: float) -> None:
+        self._producer = producer
+        self._queue, self._records, self._deadline = queue, records, deadline
+        #: The owner who may have put them.
+        self._asked = ""
+        self._reason: Exception | None = None
+
+    def make(self) -> list[Receipt] | None:
+        """Try it once; None: it is to be tried again."""
+        producer, queue = self._producer, self._queue
+        try:
+            owner = self._asked or producer.owner(queue, self._left())
+        except AccessDenied:
+            raise
+        except CallError as error:
+            self._reason = error
+            return None
+        try:
+            answer = producer.offer(owner, queue, self._records, self._left())
+        except AccessDenied:
+            raise
+        except CallError as error:
+            self._reason = error
+            if not _was_not_begun(error):
+                # Only this owner can tell whether it has them.
+                self._asked = owner
+            elif not self._asked:
+                producer.forget_owner(queue)
+            return None
+        return self._receipts(owner, answer)
+
+    def _receipts(self, owner: str, answer: PutAnswer) -> list[Receipt]:
+        if answer.refusal:
+            raise PutRefused(f"queue {self._queue!r} at {owner}: {answer.refusal}")
+        producer, queue = self._producer, self._queue
+        if answer.others:
+            ids = ", ".join(short_repr(producer.shown_id(self._records[at])) for at in answer.others[:5])
+            raise PutRefused(
+                f"queue {queue!r} at {owner} has items of other content with the id {ids}: choose another id; "
+                f"{len(answer.numbers) - len(answer.others)} others were put"
+            )
+        return [
+            Receipt(queue, owner, producer.shown_id(record), record.priority, number)
+            for record, number in zip(self._records, answer.numbers, strict=True)
+        ]
+
+    def give_up(self, seconds: float) -> None:
+        """Raise: the time is over.
+
+        Raises:
+            PutRefused, PutUnknown: it was not put; it may have been.
+        """
+        if not self._asked:
+            raise PutRefused(
+                f"queue {self._queue!r}: nothing was put within {seconds:g} s: {self._reason}. Is there a router with "
+                "a queue (rpcmq router --queue-dir DIR)?"
+            ) from self._reason
+        raise PutUnknown(
+            f"queue {self._queue!r}: {self._asked} has not said within {seconds:g} s whether it has the "
+            f"{len(self._records)} item(s): {self._reason}. Put again with the same id, nothing is put twice"
+        ) from self._reason
+
+    def _left(self) -> float:
+        return max(0.001, self._deadline - monotonic())
+
+
+def _was_not_begun(error: CallError) -> bool:
+    return isinstance(error, (NoConsumer, Overloaded)) or error.details.get("started") == "no"
+
+
+def _digest(method: bytes, args: Mapping[str, Any]) -> bytes:
+    """Of an item's content as its user knows it: the same for the same, in every process."""
+    text = json.dumps(args, sort_keys=True, default=repr)
+    return blake2b(method + b"\0" + text.encode(), digest_size=16).digest()

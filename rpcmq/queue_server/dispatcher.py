@@ -1,0 +1,125 @@
+"""Gives the items of one queue to its workers, who are called like any service, and takes back how each has ended."""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from functools import partial
+from time import monotonic
+
+import gevent
+
+from rpcmq.client import Client
+from rpcmq.client.queue.protocol import DONE, REJECTED, WorkAnswer, WorkOrder, to_workers
+from rpcmq.core.queue.work_queue import Given, WorkQueue
+from rpcmq.errors import CallError, CallTimeout, LinkLost, RpcError
+from rpcmq.queue_server.messages import Message
+
+__all__ = ["Dispatcher"]
+
+log = logging.getLogger("rpcmq.queue")
+
+#: Items that are on their way to workers, and not known to be begun, at the most; and their bytes.
+_WINDOW, _WINDOW_BYTES = 64, 8 << 20
+#: Of so many items one is reported when it was begun. Items are begun in their order, or nearly.
+_REPORTED = 8
+#: The longest that an item may run (seconds): a router takes no longer calls.
+LONGEST = 86_400.0
+#: Pause before an item is offered again that no router has taken (seconds).
+_PAUSE = 1.0
+
+
+class Dispatcher:
+    """Gives the items of ``queue`` to workers.
+
+    Args:
+        owner: the name of the router that this queue server belongs to.
+        wall: milliseconds of the wall clock now.
+    """
+
+    def __init__(self, queue: WorkQueue, client: Client, owner: str) -> None:
+        self._queue = queue
+        self._client = client
+        self._owner = owner
+        self._address = to_workers(queue.name)
+        self._count = 0
+        #: Items that are not known to be begun, in the order in which they were given, with their bytes.
+        self._unbegun: OrderedDict[int, int] = OrderedDict()
+        self._unbegun_bytes = 0
+        self._running: set[gevent.Greenlet[..., None]] = set()
+        self._is_stopped = False
+
+    def pump(self) -> None:
+        """Give as many items as there are, and as may be on their way."""
+        while not self._is_stopped and len(self._unbegun) < _WINDOW and self._unbegun_bytes < _WINDOW_BYTES:
+            given = self._queue.take(monotonic())
+            if given is None:
+                return
+            self._count += 1
+            size = len(given.message)
+            self._unbegun[self._count] = size
+            self._unbegun_bytes += size
+            greenlet = gevent.spawn(self._run, self._count, given)
+            self._running.add(greenlet)
+            greenlet.link(self._running.discard)
+
+    def _begun(self, number: int, _: object = None) -> None:
+        """The item ``number`` was begun, and so were, or nearly, those that were given before it."""
+        unbegun = self._unbegun
+        while unbegun and (first := next(iter(unbegun))) <= number:
+            self._unbegun_bytes -= unbegun.pop(first)
+        self.pump()
+
+    def _run(self, number: int, given: Given) -> None:
+        order = self._order(given, number % _REPORTED == 0)
+        tell = partial(self._begun, number) if order.tell else None
+        message = {"method": "run", "args": {"order": tuple(order)}}
+        try:
+            answer = WorkAnswer(
+                *self._client.call(None, self._address, message, LONGEST, on_progress=tell, retry=False)
+            )
+        except (LinkLost, CallTimeout) as error:
+            self._not_answered(given, error)
+        except CallError as error:
+            # No router has taken it: full, draining, or no right.
+            gevent.sleep(_PAUSE)
+            log.warning("queue %r: an item could not be offered: %s", self._queue.name, error)
+            self._queue.not_begun(given.fence)
+        except RpcError as error:
+            self._queue.failed(monotonic(), given.fence, "", f"{type(error).__name__}: {error}")
+        else:
+            self._answered(given, answer)
+        finally:
+            self._unbegun_bytes -= self._unbegun.pop(number, 0)
+        self.pump()
+
+    def _order(self, given: Given, tell: bool) -> WorkOrder:
+        item, message = given.item, Message.from_bytes(given.message)
+        id = str(item.id, "utf-8") if item.id else f"{item.maker.producer:x}-{item.maker.counter}"
+        age = max(0.0, self._queue.wall(monotonic()) - item.at) / 1000
+        return WorkOrder(
+            self._queue.name, self._owner, id, given.attempt, given.fence, age, self._queue.policy.lease,
+            str(message.method, "utf-8"), message.format, message.body, tell, False,
+        )  # fmt: skip
+
+    def _answered(self, given: Given, answer: WorkAnswer) -> None:
+        now = monotonic()
+        if answer.outcome == DONE:
+            self._queue.done(given.fence)
+        elif answer.outcome == REJECTED:
+            self._queue.rejected(now, given.fence, "", answer.text)
+        else:
+            self._queue.failed(now, given.fence, "", answer.text, answer.again)
+
+    def _not_answered(self, given: Given, error: CallError) -> None:
+        if error.details.get("started") == "no":
+            self._queue.not_begun(given.fence)
+            return
+        worker = str(error.details.get("server", ""))
+        self._queue.lost(monotonic(), given.fence, worker, str(error))
+
+    def stop(self, seconds: float) -> bool:
+        """Give no more, and wait for what runs; return whether all has ended."""
+        self._is_stopped = True
+        gevent.joinall(list(self._running), timeout=seconds)
+        return not self._running

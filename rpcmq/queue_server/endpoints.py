@@ -1,0 +1,80 @@
+"""The methods of a queue server: those of every queue, and those of one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import monotonic
+from typing import Any
+
+from gevent.event import AsyncResult
+
+from rpcmq.client.queue.protocol import PutAnswer, Record, check_queue
+from rpcmq.core.queue.queues import NewItem, Queues
+from rpcmq.queue_server.messages import Message
+from rpcmq.store.contract import Maker, Verdict
+
+__all__ = ["AllQueues", "OneQueue"]
+
+_MOST_MILLISECONDS = 1 << 53
+
+
+class AllQueues:
+    """What is asked of a queue server, whatever its queues.
+
+    Args:
+        serve: opens a queue and serves it, unless that is done.
+    """
+
+    def __init__(self, owner: str, serve: Callable[[str], object]) -> None:
+        self._owner = owner
+        self._serve = serve
+
+    def open(self, ctx: Any, queue: str) -> str:
+        """Serve ``queue`` here; return the name of this owner."""
+        self._serve(check_queue(queue))
+        return self._owner
+
+
+class OneQueue:
+    """What is asked of one queue.
+
+    Args:
+        wall: milliseconds of the wall clock now.
+    """
+
+    def __init__(self, name: str, queues: Queues, wall: Callable[[float], int]) -> None:
+        self._name = name
+        self._queues = queues
+        self._wall = wall
+
+    def put(self, ctx: Any, producer: int, records: list[tuple[Any, ...]]) -> tuple[Any, ...]:
+        """Put items, all or none; return once they are on disk."""
+        now = monotonic()
+        wall = self._wall(now)
+        try:
+            items = [_new_item(producer, Record(*record), wall) for record in records]
+        except (TypeError, ValueError, OverflowError, AttributeError) as error:
+            return tuple(PutAnswer(f"an item is malformed: {error}", [], []))
+        stored: AsyncResult[list[Verdict]] = AsyncResult()
+        self._queues.put(now, self._name, items, stored.set)
+        verdicts = stored.get() or []
+        others = [at for at, verdict in enumerate(verdicts) if verdict.is_other]
+        return tuple(PutAnswer("", [verdict.number for verdict in verdicts], others))
+
+
+def _new_item(producer: int, record: Record, wall: int) -> NewItem:
+    method = record.method.encode()
+    if not 0 < len(method) <= 255 or not 0 <= record.priority <= 9 or len(record.id) > 255 or len(record.key) > 255:
+        raise ValueError("its method, priority, id or key is out of bounds")
+    if not record.id and not (0 < producer < 1 << 63 and 0 < record.counter < 1 << 63):
+        raise ValueError("it has no id")
+    return NewItem(
+        Message(method, record.format, record.body).to_bytes(), record.digest, record.id,
+        Maker(0, 0) if record.id else Maker(producer, record.counter), record.priority, _at(wall, record.delay),
+        _at(wall, record.expires), record.key,
+    )  # fmt: skip
+
+
+def _at(wall: int, seconds: float) -> int:
+    """The time in so many seconds; 0: none."""
+    return min(wall + max(1, int(seconds * 1000)), _MOST_MILLISECONDS) if seconds > 0 else 0

@@ -1,0 +1,131 @@
+"""The queue server: queues over one store, served to those who put, and given to those who work."""
+
+from __future__ import annotations
+
+import logging
+import time
+from time import monotonic
+
+from gevent.event import Event
+
+from rpcmq.client import Client, Service
+from rpcmq.client.queue.protocol import QUEUES, all_queues
+from rpcmq.core.queue.queues import Queues
+from rpcmq.core.queue.work_queue import WorkQueue
+from rpcmq.queue_server.dispatcher import Dispatcher
+from rpcmq.queue_server.endpoints import AllQueues, OneQueue
+from rpcmq.queue_server.store_process import StoreProcess
+
+__all__ = ["QueueServer"]
+
+log = logging.getLogger("rpcmq.queue")
+
+#: Puts that wait for the disk at the same time, of each queue: more wait in the router.
+_PUTS = 4096
+#: The longest sleep between two looks at the time (seconds).
+_LONGEST = 1.0
+#: Seconds in which a router must be there when the server starts.
+_ROUTER = 60.0
+
+
+class QueueServer:
+    """Serves the queues in a store.
+
+    Args:
+        client: of the router that it belongs to.
+        owner: the name of that router.
+        where: the store: a directory, or the url of a database.
+        seconds: in which the store must have opened.
+
+    Raises:
+        StoreError: it cannot be used.
+    """
+
+    def __init__(self, client: Client, owner: str, where: str, seconds: float = 60.0) -> None:
+        self._client = client
+        self._owner = owner
+        # One clock for the wall, so that a step of it while this runs changes no order.
+        self._offset = time.time() - monotonic()
+        self.store = StoreProcess(where, owner)
+        self._ready: dict[str, WorkQueue] = {}
+        self._wake = Event()
+        self._is_over = False
+        self._dispatchers: dict[str, Dispatcher] = {}
+        self._services: dict[str, Service] = {}
+        try:
+            recovered = self.store.wait(seconds)
+            self.queues = Queues(self.store, recovered, monotonic(), self.wall)
+        except BaseException:
+            self.store.close()
+            raise
+        self.queues.on_ready = self._on_ready
+        self.queues.on_earlier = self._wake.set
+        self._known = sorted({lane.queue for lane in recovered.ready})
+
+    def wall(self, now: float) -> int:
+        """Milliseconds of the wall clock at ``now``."""
+        return int((now + self._offset) * 1000)
+
+    def _on_ready(self, queue: WorkQueue) -> None:
+        self._ready[queue.name] = queue
+        self._wake.set()
+
+    def serve(self, name: str) -> None:
+        """Serve the queue ``name``, unless it is served."""
+        if name in self._dispatchers:
+            return
+        queue = self.queues.queue(name)
+        self._dispatchers[name] = Dispatcher(queue, self._client, self._owner)
+        service = Service(
+            name, OneQueue(name, self.queues, self.wall), host=self._owner, client=self._client, exchange=QUEUES,
+            concurrency=_PUTS,
+        )  # fmt: skip
+        try:
+            service.start(_ROUTER)
+        except BaseException:
+            self._dispatchers.pop(name)
+            raise
+        self._services[name] = service
+        self._on_ready(queue)
+
+    def run(self) -> None:
+        """Serve until :meth:`stop`."""
+        everything = Service(
+            all_queues().topic, AllQueues(self._owner, self.serve), host=self._owner, client=self._client,
+            exchange=QUEUES,
+        )  # fmt: skip
+        for name in self._known:
+            self.serve(name)
+        everything.start(_ROUTER)
+        self._services[""] = everything
+        while not self._is_over:
+            self._wake.wait(min(_LONGEST, max(0.001, self.queues.next_deadline() - monotonic())))
+            self._wake.clear()
+            self._step()
+
+    def _step(self) -> None:
+        now = monotonic()
+        is_due = self.queues.next_deadline() <= now
+        self.queues.tick(now)
+        ready, self._ready = self._ready, {}
+        for name in self._dispatchers if is_due else ready:
+            if (dispatcher := self._dispatchers.get(name)) is not None:
+                dispatcher.pump()
+
+    def stop(self, seconds: float) -> None:
+        """Take nothing more, wait for what runs, and close the store.
+
+        Args:
+            seconds: to wait for what runs, at the most.
+        """
+        deadline = monotonic() + seconds
+        for service in self._services.values():
+            service.stop(max(0.1, deadline - monotonic()))
+        for dispatcher in self._dispatchers.values():
+            dispatcher.stop(max(0.0, deadline - monotonic()))
+        self.queues.close()
+        while self.store.unanswered and not self.store.waits_for and monotonic() < deadline:
+            self._wake.wait(0.01)
+        self._is_over = True
+        self._wake.set()
+        self.store.close()
