@@ -19,7 +19,7 @@ _MOST_MILLISECONDS = 1 << 53
 
 
 class AllQueues:
-    """What is asked of a queue server, whatever its queues.
+    """The methods of a queue server, whatever its queues.
 
     Args:
         serve: opens a queue and serves it, unless that is done.
@@ -36,7 +36,7 @@ class AllQueues:
 
 
 class OneQueue:
-    """What is asked of one queue.
+    """The methods of one queue.
 
     Args:
         wall: milliseconds of the wall clock now.

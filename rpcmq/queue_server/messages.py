@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from struct import Struct
 from typing import NamedTuple
 
 __all__ = ["Message"]
+
+#: Length of the method, and format.
+_HEAD = Struct(">BB")
 
 
 class Message(NamedTuple):
@@ -21,10 +25,11 @@ class Message(NamedTuple):
 
     def to_bytes(self) -> bytes:
         """The message as the store keeps it."""
-        return b"".join((bytes((len(self.method), self.format)), self.method, self.body))
+        return b"".join((_HEAD.pack(len(self.method), self.format), self.method, self.body))
 
     @classmethod
     def from_bytes(cls, raw: bytes) -> Message:
         """The inverse of :meth:`to_bytes`."""
-        end = 2 + raw[0]
-        return cls(raw[2:end], raw[1], raw[end:])
+        length, format = _HEAD.unpack_from(raw)
+        end = _HEAD.size + length
+        return cls(raw[_HEAD.size : end], format, raw[end:])

@@ -74,9 +74,9 @@ class Worker(Service):
 
 
 class _Runner:
-    """What a queue server calls."""
+    """The endpoint that queue servers call, beside that of the program."""
 
-    #: Those of the endpoint.
+    #: The methods of the program's endpoint.
     methods: ServedMethods
 
     def __init__(self, worker: Worker) -> None:
