@@ -12,7 +12,7 @@ from gevent import socket, subprocess
 from gevent.event import Event
 
 from rpcmq.server.log import log_event
-from rpcmq.store.contract import Change, Damaged, Lane, Position, Recovered, Stored, StoreError, Verdict
+from rpcmq.store.contract import Change, Damaged, Incoming, Lane, Position, Recovered, Stored, StoreError, Verdict
 from rpcmq.store.frames import (
     Frames,
     decode_items,
@@ -23,7 +23,18 @@ from rpcmq.store.frames import (
     encode_values,
     frame,
 )
-from rpcmq.store.process import APPLY, CANNOT, ITEMS, NEXT_DUE, READ, READ_DEAD, READ_DUE, READY, WAITING
+from rpcmq.store.process import (
+    APPLY,
+    CANNOT,
+    ITEMS,
+    NEXT_DUE,
+    READ,
+    READ_DEAD,
+    READ_DUE,
+    READ_INCOMING,
+    READY,
+    WAITING,
+)
 
 __all__ = ["StoreProcess"]
 
@@ -86,6 +97,10 @@ class StoreProcess:
     def read_dead(self, queue: str, after: Position, most: int, then: Callable[[Items], object]) -> None:
         """Read dead items; see :meth:`rpcmq.store.contract.Store.read_dead`."""
         self._ask(READ_DEAD, encode_values("sPi", queue, after, most), then)
+
+    def read_incoming(self, most: int, most_bytes: int, then: Callable[[Sequence[Incoming]], object]) -> None:
+        """Read incoming items; see :meth:`rpcmq.store.contract.Store.read_incoming`."""
+        self._ask(READ_INCOMING, encode_values("ii", most, most_bytes), then)
 
     def next_due(self, after: Position, then: Callable[[int], object]) -> None:
         """Ask for the time of the next postponed item; see :meth:`rpcmq.store.contract.Store.next_due`."""

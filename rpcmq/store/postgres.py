@@ -20,6 +20,7 @@ import psycopg
 from rpcmq.store.contract import (
     Change,
     Damaged,
+    Incoming,
     Lane,
     Maker,
     Position,
@@ -30,6 +31,7 @@ from rpcmq.store.contract import (
     Verdict,
 )
 from rpcmq.store.postgres_batch import Batch
+from rpcmq.store.postgres_incoming import IncomingTable
 from rpcmq.store.postgres_schema import prepare
 
 __all__ = ["BEAT_SECONDS", "PostgresStore"]
@@ -92,7 +94,8 @@ class PostgresStore:
             with self._failing():
                 prepare(self._connection)
                 self._id, epoch = self._become_owner()
-                self._batches = Batch(self._connection, self._id, epoch)
+                self._incoming = IncomingTable(self._connection)
+                self._batches = Batch(self._connection, self._id, epoch, self._incoming)
                 #: The content at the opening.
                 self.recovered = self._recover(epoch)
         except BaseException:
@@ -141,6 +144,7 @@ class PostgresStore:
             {Lane(queue, priority): postponed for queue, priority, _, postponed in counts},
             {str(queue): number for queue, number in dead},
             {str(name): bytes(value) for name, value in notes},
+            has_incoming=True,
         )
 
     @_on_server
@@ -195,6 +199,11 @@ class PostgresStore:
         )
         rows = self._connection.execute(query, (self._id, queue, after.place, most))
         return [_stored(row, Position(row[9], row[10], row[2])) for row in rows]
+
+    @_on_server
+    def read_incoming(self, most: int, most_bytes: int) -> list[Incoming]:
+        """See :meth:`rpcmq.store.contract.Store.read_incoming`. Other owners may put them first."""
+        return self._incoming.read(most, most_bytes)
 
     def close(self) -> None:
         """End the session: the items are free for another router at once."""

@@ -34,11 +34,23 @@ from rpcmq.store.frames import (
     frame,
 )
 
-__all__ = ["APPLY", "CANNOT", "ITEMS", "NEXT_DUE", "READ", "READY", "READ_DEAD", "READ_DUE", "WAITING", "main"]
+__all__ = [
+    "APPLY",
+    "CANNOT",
+    "ITEMS",
+    "NEXT_DUE",
+    "READ",
+    "READY",
+    "READ_DEAD",
+    "READ_DUE",
+    "READ_INCOMING",
+    "WAITING",
+    "main",
+]
 
 #: Requests, whose answers have the same letter.
-APPLY, READ, READ_DUE, READ_DEAD, NEXT_DUE = b"A", b"R", b"D", b"X", b"N"
-ITEMS = (READ, READ_DUE, READ_DEAD)
+APPLY, READ, READ_DUE, READ_DEAD, READ_INCOMING, NEXT_DUE = b"A", b"R", b"D", b"X", b"I", b"N"
+ITEMS = (READ, READ_DUE, READ_DEAD, READ_INCOMING)
 #: Notices without a ticket: the store is open, fails for now, cannot be used.
 READY, WAITING, CANNOT = b"O", b"W", b"E"
 #: Changes and bytes of one commit.
@@ -166,6 +178,8 @@ class _Server:
                 return encode_items(store.read_due(*decode_values("iPii", content)))
             case b"X":
                 return encode_items(store.read_dead(*decode_values("sPi", content)))
+            case b"I":
+                return encode_items(store.read_incoming(*decode_values("ii", content)))
             case b"N":
                 return encode_values("i", store.next_due(*decode_values("P", content)))
         raise ValueError(f"request {letter!r}")

@@ -28,6 +28,7 @@ import apsw
 from rpcmq.store.contract import (
     Change,
     Damaged,
+    Incoming,
     Lane,
     Maker,
     Position,
@@ -224,6 +225,10 @@ class SqliteStore:
             else:
                 items.append(Stored(position, lane, number, at, id, Maker(producer, counter), body, state))
         return items
+
+    def read_incoming(self, most: int, most_bytes: int) -> list[Incoming]:
+        """Nobody else has the file open."""
+        return []
 
     def close(self) -> None:
         """Close it in order: the write-ahead log goes into the file."""

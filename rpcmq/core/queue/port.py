@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from rpcmq.store.contract import Change, Damaged, Lane, Position, Stored, Verdict
+from rpcmq.store.contract import Change, Damaged, Incoming, Lane, Position, Stored, Verdict
 
 __all__ = ["Items", "StorePort"]
 
@@ -27,6 +27,9 @@ class StorePort(Protocol):
 
     def read_due(self, now: int, after: Position, most: int, most_bytes: int, then: Callable[[Items], object]) -> None:
         """Read items that are due."""
+
+    def read_incoming(self, most: int, most_bytes: int, then: Callable[[Sequence[Incoming]], object]) -> None:
+        """Read incoming items."""
 
     def next_due(self, after: Position, then: Callable[[int], object]) -> None:
         """Ask for the time of the next postponed item."""

@@ -9,7 +9,7 @@ from typing import Any
 from rpcmq.core.queue.port import Items
 from rpcmq.core.queue.queues import NewItem, Queues
 from rpcmq.core.queue.work_queue import Given, WorkQueue
-from rpcmq.store.contract import Change, Lane, Maker, Position, Verdict
+from rpcmq.store.contract import Change, Incoming, Lane, Maker, Position, Verdict
 from rpcmq.store.memory import MemoryStore
 
 __all__ = ["VirtualStore", "World"]
@@ -35,6 +35,9 @@ class VirtualStore:
     def next_due(self, after: Position, then: Callable[[int], object]) -> None:
         self.waiting.append((lambda: self.store.next_due(after), then))
 
+    def read_incoming(self, most: int, most_bytes: int, then: Callable[[Sequence[Incoming]], object]) -> None:
+        self.waiting.append((lambda: self.store.read_incoming(most, most_bytes), then))
+
     def answer(self) -> None:
         """Answer the first request."""
         step, then = self.waiting.popleft()
@@ -44,8 +47,8 @@ class VirtualStore:
 class World:
     """The queues of a router, its store, and the time."""
 
-    def __init__(self) -> None:
-        self.store = MemoryStore()
+    def __init__(self, has_incoming: bool = False) -> None:
+        self.store = MemoryStore(has_incoming)
         self.now = 100.0
         self._count = 0
         self.begin()
