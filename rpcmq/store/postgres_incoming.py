@@ -27,7 +27,7 @@ class IncomingTable:
 
     def __init__(self, connection: psycopg.Connection[tuple[Any, ...]]) -> None:
         self._connection = connection
-        #: Where a look begins, where one begins after the next turn, and the last place that was seen.
+        #: The place after which a look begins, that of one after the next turn, and the last that was seen.
         self._after = self._next_after = self._seen = 0
         self._turn = monotonic()
 
@@ -54,7 +54,7 @@ class IncomingTable:
         return 0
 
     def claim(self, places: Sequence[int]) -> set[int]:
-        """Those of ``places`` that no other owner takes; nor does until the end of the transaction."""
+        """Return the ``places`` that no other owner takes; they are ours until the end of the transaction."""
         query = "SELECT place FROM rpcmq.incoming WHERE place = ANY(%s) ORDER BY place FOR UPDATE SKIP LOCKED"
         return {place for (place,) in self._connection.execute(query, (list(places),))} if places else set()
 

@@ -140,7 +140,7 @@ class Queues:
         self._store.apply(puts, stored)
 
     def _put_incoming(self, now: float, found: Sequence[Incoming], then: Callable[[int], object]) -> None:
-        """Put what users have put in transactions of their own; ``then`` is called with the number of new items."""
+        """Put the items that users have put in transactions of their own; ``then`` is called with the number of new items."""
         by_queue: dict[str, list[Incoming]] = {}
         for item in found:
             by_queue.setdefault(item.lane.queue, []).append(item)
