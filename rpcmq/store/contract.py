@@ -272,7 +272,7 @@ class Store(Protocol):
     def next_due(self, after: Position) -> int:
         """The time of the next postponed item after ``after``; 0: there is none."""
 
-    def read_dead(self, queue: str, after: Position, most: int) -> list[Stored | Damaged]:
+    def read_dead(self, queue: str, after: Position, most: int, most_bytes: int) -> list[Stored | Damaged]:
         """Read dead items of ``queue`` in the order in which they died; the time of it is that of the position."""
 
     def read_incoming(self, most: int, most_bytes: int) -> list[Incoming]:
@@ -282,6 +282,9 @@ class Store(Protocol):
             most: items.
             most_bytes: of messages; one item is read in any case.
         """
+
+    def recount(self) -> Recovered:
+        """The content now, without the notes."""
 
     def close(self) -> None:
         """Close it in order."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from copy import copy
+from dataclasses import replace
 from typing import NamedTuple
 
 from rpcmq.store.contract import (
@@ -92,17 +93,21 @@ class MemoryStore:
     def reopen(self) -> None:
         """Begin another life, with all that is there."""
         self._epoch += 1
+        #: The content at the last opening.
+        self.recovered = replace(self.recount(), notes=dict(self._notes))
+
+    def recount(self) -> Recovered:
+        """See :meth:`rpcmq.store.contract.Store.recount`."""
         lanes = {lane: [each.due for each in items.items.values()] for lane, items in self._lanes.items()}
         dead: dict[str, int] = {}
         for (queue, _), _, _ in self._dead.values():
             dead[queue] = dead.get(queue, 0) + 1
-        #: The content at the last opening.
-        self.recovered = Recovered(
+        return Recovered(
             self._epoch,
             {lane: dues.count(None) for lane, dues in lanes.items()},
             {lane: len(dues) - dues.count(None) for lane, dues in lanes.items()},
             dead,
-            dict(self._notes),
+            {},
             self._has_incoming,
         )
 
@@ -215,14 +220,14 @@ class MemoryStore:
         ]
         return sorted(found, key=lambda each: each[0])
 
-    def read_dead(self, queue: str, after: Position, most: int) -> list[Stored | Damaged]:
+    def read_dead(self, queue: str, after: Position, most: int, most_bytes: int) -> list[Stored | Damaged]:
         """See :meth:`rpcmq.store.contract.Store.read_dead`."""
-        items: list[Stored | Damaged] = [
+        items = (
             self._stored(lane, item, Position(at, place, item.number))
             for place, (lane, at, item) in self._dead.items()
             if lane.queue == queue and place > after.place
-        ]
-        return items[:most]
+        )
+        return _first(items, most, most_bytes)
 
     def read_incoming(self, most: int, most_bytes: int) -> list[Incoming]:
         """See :meth:`rpcmq.store.contract.Store.read_incoming`."""

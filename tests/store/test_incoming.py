@@ -139,7 +139,7 @@ def test_an_id_is_put_once_and_one_of_other_content_stays_until_it_is_refused(
     refusal = Refuse(LANE, found[1].place, 70, b"whole", b"story")
     assert store.apply([refusal]) == [Verdict(3)]
     assert store.apply([refusal]) == [Verdict()]
-    (dead,) = store.read_dead("billing", Position(), 10)
+    (dead,) = store.read_dead("billing", Position(), 10, 1 << 20)
     assert isinstance(dead, Stored)
     assert (dead.id, dead.maker, dead.body, dead.state, dead.at) == (b"i", Maker(7, 1), b"whole", b"story", 5)
     assert store.read_incoming(*MANY) == [] and bodies(store) == [b"a", b"c"]

@@ -8,22 +8,12 @@ from functools import partial
 
 from rpcmq.core.queue.envelope import Envelope
 from rpcmq.core.queue.incoming import IncomingItems
+from rpcmq.core.queue.lanes import HORIZON
 from rpcmq.core.queue.policy import Policy
 from rpcmq.core.queue.port import Items, StorePort
 from rpcmq.core.queue.story import Ending, Story
-from rpcmq.core.queue.work_queue import HORIZON, WorkQueue
-from rpcmq.store.contract import (
-    Incoming,
-    Lane,
-    Maker,
-    Note,
-    Position,
-    Put,
-    Recovered,
-    Refuse,
-    Stored,
-    Verdict,
-)
+from rpcmq.core.queue.work_queue import WorkQueue
+from rpcmq.store.contract import Incoming, Lane, Maker, Note, Position, Put, Recovered, Refuse, Stored, Verdict
 
 __all__ = ["NewItem", "Queues"]
 
@@ -82,8 +72,13 @@ class Queues:
         self._now = now
         #: Called with a queue in which there may be something to take.
         self.on_ready: Callable[[WorkQueue], object] = lambda queue: None
+        self._horizons: dict[str, dict[Lane, int]] = {}
         for lane in recovered.ready:
-            self.queue(lane.queue)
+            horizon = recovered.notes.get(f"{HORIZON} {lane.priority} {lane.queue}", b"")
+            self._horizons.setdefault(lane.queue, {})[lane] = int.from_bytes(horizon)
+        for name in (*self._horizons, *(each[len(_POLICY) :] for each in recovered.notes if each.startswith(_POLICY))):
+            self.queue(name)
+        store.on_reopened = self._recount
         #: Called when :meth:`next_deadline` may be earlier than it was.
         self.on_earlier: Callable[[], object] = lambda: None
         self._incoming = IncomingItems(store, self._put_incoming, recovered.has_incoming, now)
@@ -98,17 +93,27 @@ class Queues:
             recovered = self._recovered
             raw = recovered.notes.get(_POLICY + name)
             policy = Policy.from_bytes(raw) if raw else Policy()
-            lanes = {
-                lane: int.from_bytes(recovered.notes.get(f"{HORIZON} {lane.priority} {name}", b""))
-                for lane in recovered.ready
-                if lane.queue == name
-            }
             queue = self._queues[name] = WorkQueue(
-                name, self._store, policy, recovered.epoch, self._opened, self._wall, self._is_clean, lanes,
+                name, self._store, policy, recovered.epoch, self._opened, self._wall, self._is_clean,
+                self._horizons.pop(name, {}),
             )  # fmt: skip
+            queue.recount(recovered)
             queue.on_ready = lambda: self.on_ready(queue)
             queue.on_postponed = self._look_for_due
         return queue
+
+    def names(self) -> list[str]:
+        """The names of all queues, in their order."""
+        return sorted(self._queues)
+
+    def _recount(self) -> None:
+        """The store was opened again, and may have done what it has not answered: its numbers count."""
+
+        def take(content: Recovered) -> None:
+            for queue in self._queues.values():
+                queue.recount(content)
+
+        self._store.recount(take)
 
     def declare(self, now: float, name: str, policy: Policy, then: Callable[[], object]) -> None:
         """Give a queue other settings; ``then`` is called when they are durable."""
@@ -140,7 +145,7 @@ class Queues:
         self._store.apply(puts, stored)
 
     def _put_incoming(self, now: float, found: Sequence[Incoming], then: Callable[[int], object]) -> None:
-        """Put the items that users have put in transactions of their own; ``then`` is called with the number of new items."""
+        """Put the items that users have put in transactions of their own; ``then`` gets the number of new ones."""
         by_queue: dict[str, list[Incoming]] = {}
         for item in found:
             by_queue.setdefault(item.lane.queue, []).append(item)
@@ -169,8 +174,13 @@ class Queues:
         story = Story().with_ending(Ending(at, "", "rejected", "an item with this id has another content")).to_bytes()
         for item in items:
             body = Envelope(item.message, item.expires, item.series).to_bytes()
-            self._store.apply([Refuse(item.lane, item.place, at, body, story)], lambda verdicts: None)
-            self.queue(item.lane.queue).counters["dead"] += 1
+            change = Refuse(item.lane, item.place, at, body, story)
+            self._store.apply([change], partial(self._refused, self.queue(item.lane.queue)))
+
+    def _refused(self, queue: WorkQueue, verdicts: list[Verdict]) -> None:
+        if verdicts[0].number:
+            queue.counters["dead"] += 1
+            queue.tally.dead += 1
 
     # --- time --------------------------------------------------------------------------------
 

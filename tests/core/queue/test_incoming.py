@@ -41,7 +41,7 @@ def test_an_id_is_put_once_and_one_of_other_content_is_dead() -> None:
     world.store.incoming |= {1: incoming(1, b"a", b"i", b"A"), 2: incoming(2, b"b", b"i", b"B"), 3: incoming(3, b"c")}
     world.advance(0.3)
     assert world.take_all() == [b"a", b"c"] and world.store.incoming == {}
-    (dead,) = world.store.read_dead("billing", Position(), 10)
+    (dead,) = world.store.read_dead("billing", Position(), 10, 1 << 20)
     assert isinstance(dead, Stored)
     assert dead.id == b"i" and dead.body.endswith(b"b")
     assert "another content" in Story.from_bytes(dead.state).endings[0].text
