@@ -25,6 +25,8 @@ from benchmarks import (
     mesh_idle,
     mesh_kill,
     mesh_relays,
+    queue_peers,
+    queue_put_latency,
     queue_store,
     router_alone,
     routers,
@@ -55,6 +57,8 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     mesh_addresses.BENCHMARK,
     mesh_convergence.BENCHMARK,
     *queue_store.BENCHMARKS,
+    queue_put_latency.BENCHMARK,
+    *queue_peers.BENCHMARKS,
     legacy.BENCHMARK,
     *dispatch_log.BENCHMARKS,
     latency.BENCHMARK,
@@ -73,6 +77,7 @@ def _options() -> tuple[list[Benchmark], Options, Path]:
     parser.add_argument("--quick", action="store_true", help="fewer and shorter rounds: rough figures")
     parser.add_argument("--rounds", type=int, help="rounds of each case, interleaved between the systems")
     parser.add_argument("--seconds", type=float, help="length of a round")
+    parser.add_argument("--long", action="store_true", help="the cases, too, that take many minutes")
     parser.add_argument("--results", type=Path, default=_RESULTS, help="folder for JSON and PNG")
     arguments = parser.parse_args()
     unknown = [name for name in arguments.names if name not in known]
@@ -83,6 +88,7 @@ def _options() -> tuple[list[Benchmark], Options, Path]:
     options = Options(
         seconds=arguments.seconds or usual.seconds,
         rounds=arguments.rounds or usual.rounds,
+        is_long=arguments.long,
         notice=lambda text: console.print(f"[yellow]left out:[/] {text}"),
     )
     return [known[name] for name in arguments.names or known], options, arguments.results

@@ -21,7 +21,7 @@ from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import Any
 
-__all__ = ["Child", "ChildFailed", "child", "commands", "cpu_seconds", "program", "router", "say"]
+__all__ = ["Child", "ChildFailed", "child", "commands", "cpu_seconds", "peak_mib", "program", "router", "say"]
 
 _TICK = os.sysconf("SC_CLK_TCK")
 _ROOT = Path(__file__).resolve().parent.parent
@@ -152,6 +152,13 @@ def cpu_seconds(pid: int) -> float:
         pass
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICK
+
+
+def peak_mib(pid: int | str = "self") -> float:
+    """The most memory that a process has had at a time."""
+    # Not ru_maxrss, in which a new process begins with what its parent had.
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) / 1024
 
 
 # --- in the child --------------------------------------------------------------------------------

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-import resource
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from statistics import median, quantiles
 
+from benchmarks.children import child, peak_mib, say
 from benchmarks.report import Benchmark, Options, Row, Target
 from rpcmq.store.contract import Done, Lane, Maker, Put, Store
 
@@ -19,7 +20,9 @@ _LANE = Lane("billing", 0)
 _BODY = bytes(300)
 _BATCHES = (1, 10, 100, 1000)
 _DEPTHS = (0, 1_000_000)
-_DEEPEST = 10_000_000
+_DEEPEST, _DEEPEST_DISK = 10_000_000, "5 GB"
+#: Seconds that an item of the backlog may take, at worst.
+_FILLING = 1e-3
 #: Items of a commit while a backlog is made, and while rates are measured on top of it.
 _FILL, _CYCLE = 1000, 64
 #: Names the environment variable with the url of a database for the benchmark.
@@ -31,8 +34,9 @@ _OVERWRITTEN = 4 << 20
 class _Producer:
     """Makes items; their ids are its own, or random ones that a user gave."""
 
-    def __init__(self, has_random_ids: bool = False) -> None:
+    def __init__(self, has_random_ids: bool = False, name: int = 1 << 40) -> None:
         self._count = 0
+        self._name = name
         self._has_random_ids = has_random_ids
 
     def items(self, number: int) -> list[Put]:
@@ -40,7 +44,7 @@ class _Producer:
             return [Put(_LANE, _BODY, 1, id=os.urandom(16), digest=b"d") for _ in range(number)]
         first = self._count + 1
         self._count += number
-        return [Put(_LANE, _BODY, 1, maker=Maker(7, each)) for each in range(first, first + number)]
+        return [Put(_LANE, _BODY, 1, maker=Maker(self._name, each)) for each in range(first, first + number)]
 
 
 def _sample(step: Callable[[], object], items: int, seconds: float) -> dict[str, float]:
@@ -96,18 +100,26 @@ def _put_step(directory: str, items: int) -> Iterator[Callable[[], object]]:
 
 def _cycle_step(directory: str, items: int) -> Iterator[Callable[[], object]]:
     """Put, read, done: two commits."""
-    store, producer = _open(Path(directory) / "cycle.db"), _Producer()
+    store = _open(Path(directory) / "cycle.db")
     try:
-        yield lambda: _cycle(store, producer, items)
+        yield _cycle_of(store, _Producer(), items)
     finally:
         store.close()
 
 
-def _cycle(store: Store, producer: _Producer, items: int, after: int = 0) -> None:
-    first = store.apply(producer.items(items))[0].number
-    for item in store.read(_LANE, max(after, first - 1), items, 1 << 30):
-        assert item.number >= first
-    store.apply([Done(_LANE, number) for number in range(first, first + items)])
+def _cycle_of(store: Store, producer: _Producer, items: int) -> Callable[[], None]:
+    """Put so many items; read as many of the oldest, and they are done."""
+    after = 0
+
+    def step() -> None:
+        nonlocal after
+        store.apply(producer.items(items))
+        found = store.read(_LANE, after, items, 1 << 30)
+        assert len(found) == items
+        after = found[-1].number
+        store.apply([Done(_LANE, item.number) for item in found])
+
+    return step
 
 
 def _postgres_step(directory: str, items: int) -> Iterator[Callable[[], object]]:
@@ -115,9 +127,9 @@ def _postgres_step(directory: str, items: int) -> Iterator[Callable[[], object]]
     from rpcmq.store.postgres import PostgresStore
 
     owner = f"bench-{os.getpid()}-{time.monotonic_ns()}"
-    store, producer = PostgresStore(os.environ[_DATABASE], owner), _Producer()
+    store = PostgresStore(os.environ[_DATABASE], owner)
     try:
-        yield lambda: _cycle(store, producer, items)
+        yield _cycle_of(store, _Producer(), items)
     finally:
         store.close()
 
@@ -143,34 +155,47 @@ def run_commits(options: Options) -> list[Row]:
 
 
 def run_backlog(options: Options) -> list[Row]:
-    """Rates on top of a backlog, time to open it, and memory; ten million items with rounds of 2 s or more."""
-    rows = []
-    for depth in (*_DEPTHS, _DEEPEST) if options.seconds >= 2 else _DEPTHS:
-        for system, has_random_ids in {"ids of clients": False, "random ids of users": True}.items():
-            if has_random_ids and depth == _DEEPEST:
-                continue
-            with tempfile.TemporaryDirectory(prefix="rpcmq-bench-") as directory:
-                rows.append(Row(system, depth, [_on_backlog(Path(directory) / "q.db", depth, has_random_ids, options)]))
-    return rows
+    """Rates on top of a backlog, time to open it, and memory; ten million items where that is asked for."""
+    if not options.is_long:
+        options.notice(f"a backlog of {_DEEPEST:,} items: --long, which takes minutes and {_DEEPEST_DISK} of disk")
+    with ExitStack() as stack:
+        backlogs: list[tuple[Row, dict[str, object]]] = []
+        for depth in (*_DEPTHS, _DEEPEST) if options.is_long else _DEPTHS:
+            for system, has_random_ids in {"ids of clients": False, "random ids of users": True}.items():
+                if has_random_ids and depth == _DEEPEST:
+                    continue
+                directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="rpcmq-bench-"))
+                arguments: dict[str, object] = {"directory": directory, "has_random_ids": has_random_ids}
+                with child(fill, depth=depth, **arguments) as filling:
+                    filling.heard(60 + depth * _FILLING)
+                backlogs.append((Row(system, depth, []), arguments))
+        for number in range(options.rounds):
+            for row, arguments in backlogs:
+                # Processes of their own: the most memory that one had used would be that of the next, too.
+                with child(cycles, seconds=options.seconds, producer=number + 1, **arguments) as cycling:
+                    row.samples.append(cycling.heard(60 + options.seconds))
+    return [row for row, _ in backlogs]
 
 
-def _on_backlog(path: Path, depth: int, has_random_ids: bool, options: Options) -> dict[str, float]:
-    store, producer = _open(path), _Producer(has_random_ids)
+def fill(directory: str, depth: int, has_random_ids: bool) -> None:
+    """Put so many items into a new store in ``directory``."""
+    store, producer = _open(Path(directory) / "q.db"), _Producer(has_random_ids)
     for _ in range(depth // _FILL):
         store.apply(producer.items(_FILL))
     store.close()
+    say("filled")
+
+
+def cycles(directory: str, seconds: float, producer: int, has_random_ids: bool) -> None:
+    """Put, read and do items on top of those that are there, whose producer was another one."""
+    path = Path(directory) / "q.db"
     began = time.perf_counter()
     store = _open(path)
     opening = time.perf_counter() - began
-    sample = _sample(lambda: _cycle(store, producer, _CYCLE), _CYCLE, options.seconds * 2)
+    sample = _sample(_cycle_of(store, _Producer(has_random_ids, producer), _CYCLE), _CYCLE, seconds)
     store.close()
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return {
-        **sample,
-        "opening_ms": opening * 1e3,
-        "peak_mib": memory / 1024,
-        "disk_mib": path.stat().st_size / (1 << 20),
-    }
+    opened = {"opening_ms": opening * 1e3, "peak_mib": peak_mib(), "disk_mib": path.stat().st_size / (1 << 20)}
+    say({**sample, **opened})
 
 
 BENCHMARKS = (

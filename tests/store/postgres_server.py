@@ -84,6 +84,12 @@ class PostgresServer:
                 assert monotonic() < deadline, (self._directory / "log").read_text()
                 sleep(0.05)
 
+    @property
+    def pid(self) -> int:
+        """The process whose children serve the sessions."""
+        assert self._process is not None
+        return self._process.pid
+
     def kill(self) -> None:
         """End it at once, without writing anything more."""
         assert self._process is not None
