@@ -10,10 +10,10 @@ from time import monotonic
 import gevent
 
 from rpcmq.client import Client
+from rpcmq.client.queue.messages import Message
 from rpcmq.client.queue.protocol import DONE, REJECTED, WorkAnswer, WorkOrder, to_workers
 from rpcmq.core.queue.work_queue import Given, WorkQueue
 from rpcmq.errors import CallError, CallTimeout, LinkLost, RpcError
-from rpcmq.queue_server.messages import Message
 
 __all__ = ["Dispatcher"]
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from gevent.event import AsyncResult
 
+from rpcmq.client.queue.messages import Message
 from rpcmq.client.queue.protocol import PutAnswer, Record, check_queue
 from rpcmq.core.queue.queues import NewItem, Queues
-from rpcmq.queue_server.messages import Message
 from rpcmq.store.contract import Maker, Verdict
 
 __all__ = ["AllQueues", "OneQueue"]

@@ -6,12 +6,14 @@ import logging
 import time
 from time import monotonic
 
+import gevent
 from gevent.event import Event
 
 from rpcmq.client import Client, Service
 from rpcmq.client.queue.protocol import QUEUES, all_queues
 from rpcmq.core.queue.queues import Queues
 from rpcmq.core.queue.work_queue import WorkQueue
+from rpcmq.errors import RpcError
 from rpcmq.queue_server.dispatcher import Dispatcher
 from rpcmq.queue_server.endpoints import AllQueues, OneQueue
 from rpcmq.queue_server.store_process import StoreProcess
@@ -26,6 +28,8 @@ _PUTS = 4096
 _LONGEST = 1.0
 #: Seconds in which a router must be there when the server starts.
 _ROUTER = 60.0
+#: Pause before a queue that could not be served is served again (seconds).
+_PAUSE = 1.0
 
 
 class QueueServer:
@@ -108,9 +112,21 @@ class QueueServer:
         is_due = self.queues.next_deadline() <= now
         self.queues.tick(now)
         ready, self._ready = self._ready, {}
-        for name in self._dispatchers if is_due else ready:
+        for name in {**self._dispatchers, **ready} if is_due else ready:
             if (dispatcher := self._dispatchers.get(name)) is not None:
                 dispatcher.pump()
+            elif not self._is_over:
+                # Its first item came by way of the database.
+                gevent.spawn(self._serve_later, name)
+
+    def _serve_later(self, name: str) -> None:
+        """Serve the queue ``name``, again and again until that succeeds."""
+        try:
+            self.serve(name)
+        except RpcError as error:
+            log.warning("queue %r cannot be served yet: %s", name, error)
+            gevent.sleep(_PAUSE)
+            self._on_ready(self.queues.queue(name))
 
     def stop(self, seconds: float) -> None:
         """Take nothing more, wait for what runs, and close the store.

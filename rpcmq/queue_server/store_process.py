@@ -12,7 +12,7 @@ from gevent import socket, subprocess
 from gevent.event import Event
 
 from rpcmq.server.log import log_event
-from rpcmq.store.contract import Change, Damaged, Lane, Position, Recovered, Stored, StoreError, Verdict
+from rpcmq.store.contract import Change, Damaged, Incoming, Lane, Position, Recovered, Stored, StoreError, Verdict
 from rpcmq.store.frames import (
     Frames,
     decode_items,
@@ -23,7 +23,19 @@ from rpcmq.store.frames import (
     encode_values,
     frame,
 )
-from rpcmq.store.process import APPLY, CANNOT, ITEMS, NEXT_DUE, READ, READ_DEAD, READ_DUE, READY, WAITING
+from rpcmq.store.process import (
+    APPLY,
+    CANNOT,
+    ITEMS,
+    NEXT_DUE,
+    READ,
+    READ_DEAD,
+    READ_DUE,
+    READ_INCOMING,
+    READY,
+    RECOUNT,
+    WAITING,
+)
 
 __all__ = ["StoreProcess"]
 
@@ -65,6 +77,8 @@ class StoreProcess:
         self._recovered: Recovered | None = None
         self._refusal = ""
         self.waits_for = ""
+        #: Called when the store was opened again; what was not answered then is answered after that.
+        self.on_reopened: Callable[[], object] = lambda: None
         self.restarts = self.faults = 0
         self._process: subprocess.Popen[bytes] | None = None
         self._keeper = gevent.spawn(self._run)
@@ -83,13 +97,23 @@ class StoreProcess:
         """Read items that are due; see :meth:`rpcmq.store.contract.Store.read_due`."""
         self._ask(READ_DUE, encode_values("iPii", now, after, most, most_bytes), then)
 
-    def read_dead(self, queue: str, after: Position, most: int, then: Callable[[Items], object]) -> None:
+    def read_dead(
+        self, queue: str, after: Position, most: int, most_bytes: int, then: Callable[[Items], object]
+    ) -> None:
         """Read dead items; see :meth:`rpcmq.store.contract.Store.read_dead`."""
-        self._ask(READ_DEAD, encode_values("sPi", queue, after, most), then)
+        self._ask(READ_DEAD, encode_values("sPii", queue, after, most, most_bytes), then)
+
+    def read_incoming(self, most: int, most_bytes: int, then: Callable[[Sequence[Incoming]], object]) -> None:
+        """Read incoming items; see :meth:`rpcmq.store.contract.Store.read_incoming`."""
+        self._ask(READ_INCOMING, encode_values("ii", most, most_bytes), then)
 
     def next_due(self, after: Position, then: Callable[[int], object]) -> None:
         """Ask for the time of the next postponed item; see :meth:`rpcmq.store.contract.Store.next_due`."""
         self._ask(NEXT_DUE, encode_values("P", after), lambda content: then(decode_values("i", content)[0]))
+
+    def recount(self, then: Callable[[Recovered], object]) -> None:
+        """Ask for the numbers of items; see :meth:`rpcmq.store.contract.Store.recount`."""
+        self._ask(RECOUNT, b"", lambda content: then(decode_recovered(content)))
 
     def _ask(self, letter: bytes, content: bytes, then: Callable[[Any], object]) -> None:
         self._tickets += 1
@@ -185,7 +209,9 @@ class StoreProcess:
             self.waits_for = ""
             if self._recovered is None:
                 self._recovered = decode_recovered(content)
-            self._has_opened.set()
+                self._has_opened.set()
+            else:
+                self.on_reopened()
         elif letter == WAITING:
             (self.waits_for,) = decode_values("s", content)
         elif letter == CANNOT:

@@ -21,6 +21,7 @@ __all__ = [
     "Damaged",
     "Done",
     "Forget",
+    "Incoming",
     "Lane",
     "Maker",
     "Note",
@@ -28,6 +29,7 @@ __all__ = [
     "Postpone",
     "Put",
     "Recovered",
+    "Refuse",
     "Revive",
     "Store",
     "StoreError",
@@ -74,6 +76,9 @@ class Put(NamedTuple):
     maker: Maker = Maker(0, 0)
     #: Of the body as the user knows it: another item with the same id must have the same.
     digest: bytes = b""
+    #: The place of the :class:`Incoming` item that it is: it is taken away, and if it is there no more, nothing is put;
+    #: nor if another item has its id, and then it stays. 0: it is none.
+    incoming: int = 0
 
 
 class Done(NamedTuple):
@@ -118,6 +123,16 @@ class Forget(NamedTuple):
     number: int
 
 
+class Refuse(NamedTuple):
+    """The incoming item at ``place`` cannot be put: it is dead since ``at``."""
+
+    lane: Lane
+    place: int
+    at: int
+    body: bytes
+    state: bytes
+
+
 class Note(NamedTuple):
     """A value to remember by its name; an empty one is forgotten."""
 
@@ -125,15 +140,15 @@ class Note(NamedTuple):
     value: bytes
 
 
-Change = Put | Done | Postpone | Bury | Revive | Forget | Note
+Change = Put | Done | Postpone | Bury | Revive | Forget | Refuse | Note
 
 
 class Verdict(NamedTuple):
     """The answer to a change.
 
     Attributes:
-        number: of the item that was put or revived; 0: there was none.
-        is_known: the item had been put before.
+        number: of the item that was put, revived or refused; 0: there was none.
+        is_known: the item had been put before, or another owner has put it.
         is_other: an item with this id has another content, and nothing was put.
     """
 
@@ -168,6 +183,25 @@ class Damaged(NamedTuple):
     number: int
 
 
+class Incoming(NamedTuple):
+    """An item that a user has put in a transaction of his own, where the store is, and that no owner has put yet."""
+
+    #: Among the incoming ones; from 1 on.
+    place: int
+    lane: Lane
+    #: The time at which it was put there.
+    at: int
+    due: int
+    #: After this time nobody wants it; 0: for ever.
+    expires: int
+    id: bytes
+    maker: Maker
+    digest: bytes
+    #: Of its items runs one at a time; empty: no matter.
+    series: bytes
+    message: bytes
+
+
 class Position(NamedTuple):
     """A place among items that are read in turn, so that none is read twice."""
 
@@ -188,6 +222,7 @@ class Recovered:
         postponed: the number of those that are postponed.
         dead: the number of dead items of each queue.
         notes: what was noted.
+        has_incoming: there may be incoming items, now or later.
     """
 
     epoch: int
@@ -195,6 +230,7 @@ class Recovered:
     postponed: dict[Lane, int]
     dead: dict[str, int]
     notes: dict[str, bytes]
+    has_incoming: bool = False
 
 
 class Store(Protocol):
@@ -236,8 +272,19 @@ class Store(Protocol):
     def next_due(self, after: Position) -> int:
         """The time of the next postponed item after ``after``; 0: there is none."""
 
-    def read_dead(self, queue: str, after: Position, most: int) -> list[Stored | Damaged]:
+    def read_dead(self, queue: str, after: Position, most: int, most_bytes: int) -> list[Stored | Damaged]:
         """Read dead items of ``queue`` in the order in which they died; the time of it is that of the position."""
+
+    def read_incoming(self, most: int, most_bytes: int) -> list[Incoming]:
+        """Read incoming items, the earlier ones first. They stay there until they are put or refused.
+
+        Args:
+            most: items.
+            most_bytes: of messages; one item is read in any case.
+        """
+
+    def recount(self) -> Recovered:
+        """The content now, without the notes."""
 
     def close(self) -> None:
         """Close it in order."""

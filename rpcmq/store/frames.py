@@ -16,6 +16,7 @@ from rpcmq.store.contract import (
     Damaged,
     Done,
     Forget,
+    Incoming,
     Lane,
     Maker,
     Note,
@@ -23,6 +24,7 @@ from rpcmq.store.contract import (
     Postpone,
     Put,
     Recovered,
+    Refuse,
     Revive,
     Stored,
     Verdict,
@@ -49,15 +51,17 @@ _MOST_BYTES = 1 << 30
 
 #: Letter -> class, and its fields: i integer, b blob, s text, L lane, M maker, P position.
 _LAYOUTS: dict[int, tuple[Callable[..., Any], str]] = {
-    ord("p"): (Put, "LbiibMb"),
+    ord("p"): (Put, "LbiibMbi"),
     ord("d"): (Done, "Li"),
     ord("l"): (Postpone, "Liib"),
     ord("b"): (Bury, "Liib"),
     ord("r"): (Revive, "Liib"),
     ord("f"): (Forget, "Li"),
+    ord("u"): (Refuse, "Liibb"),
     ord("n"): (Note, "sb"),
     ord("s"): (Stored, "PLiibMbb"),
     ord("x"): (Damaged, "PLi"),
+    ord("i"): (Incoming, "iLiiibMbbb"),
 }
 _LETTERS = {each: bytes([letter]) for letter, (each, _) in _LAYOUTS.items()}
 _FIELDS = dict(_LAYOUTS.values())
@@ -183,12 +187,12 @@ def decode_changes(content: bytes | memoryview) -> list[Change]:
     return _decode_tuples(content)
 
 
-def encode_items(items: Sequence[Stored | Damaged]) -> bytes:
+def encode_items(items: Sequence[Stored | Damaged] | Sequence[Incoming]) -> bytes:
     """Items as bytes."""
     return _encode_tuples(items)
 
 
-def decode_items(content: bytes | memoryview) -> list[Stored | Damaged]:
+def decode_items(content: bytes | memoryview) -> list[Any]:
     """The inverse of :func:`encode_items`."""
     return _decode_tuples(content)
 
@@ -205,7 +209,7 @@ def decode_verdicts(content: bytes | memoryview) -> list[Verdict]:
 
 def encode_recovered(recovered: Recovered) -> bytes:
     """The content of a store at its opening as bytes."""
-    parts = [_INT.pack(recovered.epoch), _INT.pack(len(recovered.ready))]
+    parts = [_INT.pack(recovered.epoch), _INT.pack(recovered.has_incoming), _INT.pack(len(recovered.ready))]
     for lane, ready in recovered.ready.items():
         _write("Lii", (lane, ready, recovered.postponed[lane]), parts)
     parts.append(_INT.pack(len(recovered.dead)))
@@ -219,13 +223,12 @@ def encode_recovered(recovered: Recovered) -> bytes:
 def decode_recovered(content: bytes | memoryview) -> Recovered:
     """The inverse of :func:`encode_recovered`."""
     reader = _Reader(content)
-    epoch, lanes = reader.read("ii")
+    epoch, has_incoming, lanes = reader.read("iii")
     counts = [reader.read("Lii") for _ in range(lanes)]
     dead = dict(reader.read("si") for _ in range(reader.read("i")[0]))
     notes: dict[str, bytes] = {}
     while reader.has_more:
         name, value = reader.read("sb")
         notes[name] = value
-    return Recovered(
-        epoch, {lane: ready for lane, ready, _ in counts}, {lane: late for lane, _, late in counts}, dead, notes
-    )
+    ready = {lane: ready for lane, ready, _ in counts}
+    return Recovered(epoch, ready, {lane: late for lane, _, late in counts}, dead, notes, bool(has_incoming))

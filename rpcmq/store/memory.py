@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from copy import copy
+from dataclasses import replace
 from typing import NamedTuple
 
 from rpcmq.store.contract import (
@@ -14,12 +15,14 @@ from rpcmq.store.contract import (
     Damaged,
     Done,
     Forget,
+    Incoming,
     Lane,
     Note,
     Position,
     Postpone,
     Put,
     Recovered,
+    Refuse,
     Revive,
     Stored,
     Verdict,
@@ -55,9 +58,18 @@ class _Lane:
 
 
 class MemoryStore:
-    """A store that ends with its process."""
+    """A store that ends with its process.
 
-    def __init__(self) -> None:
+    Args:
+        has_incoming: items are added to :attr:`incoming`.
+
+    Attributes:
+        incoming: by place.
+    """
+
+    def __init__(self, has_incoming: bool = False) -> None:
+        self._has_incoming = has_incoming
+        self.incoming: dict[int, Incoming] = {}
         self._lanes: dict[Lane, _Lane] = {}
         self._places: list[Lane] = []
         #: In the order in which they died: place -> (lane, time, item).
@@ -74,24 +86,29 @@ class MemoryStore:
         other = copy(self)
         other._lanes = {lane: each.copy() for lane, each in self._lanes.items()}
         other._places, other._dead = list(self._places), dict(self._dead)
-        other._ids, other._notes = dict(self._ids), dict(self._notes)
+        other._ids, other._notes, other.incoming = dict(self._ids), dict(self._notes), dict(self.incoming)
         other._makers = KnownMakers(self._makers.snapshot())
         return other
 
     def reopen(self) -> None:
         """Begin another life, with all that is there."""
         self._epoch += 1
+        #: The content at the last opening.
+        self.recovered = replace(self.recount(), notes=dict(self._notes))
+
+    def recount(self) -> Recovered:
+        """See :meth:`rpcmq.store.contract.Store.recount`."""
         lanes = {lane: [each.due for each in items.items.values()] for lane, items in self._lanes.items()}
         dead: dict[str, int] = {}
         for (queue, _), _, _ in self._dead.values():
             dead[queue] = dead.get(queue, 0) + 1
-        #: The content at the last opening.
-        self.recovered = Recovered(
+        return Recovered(
             self._epoch,
             {lane: dues.count(None) for lane, dues in lanes.items()},
             {lane: len(dues) - dues.count(None) for lane, dues in lanes.items()},
             dead,
-            dict(self._notes),
+            {},
+            self._has_incoming,
         )
 
     def apply(self, changes: Sequence[Change]) -> list[Verdict]:
@@ -119,6 +136,8 @@ class MemoryStore:
                     return Verdict(self._lanes[lane].add(dead.put, due, state))
             case Forget(lane, number):
                 self._unbury(lane, number)
+            case Refuse():
+                return self._refuse(change)
             case Note(name, value) if value:
                 self._notes[name] = value
             case Note(name, _):
@@ -126,19 +145,38 @@ class MemoryStore:
         return NOTHING
 
     def _put(self, put: Put) -> Verdict:
+        if put.incoming and put.incoming not in self.incoming:
+            return Verdict(is_known=True)
         if put.id:
             key = put.lane.queue, put.id
             if key in self._ids:
-                return Verdict(is_known=True, is_other=self._ids[key] != put.digest)
+                is_other = self._ids[key] != put.digest
+                if not is_other:
+                    self.incoming.pop(put.incoming, None)
+                return Verdict(is_known=True, is_other=is_other)
             self._ids[key] = put.digest
-        elif put.maker.producer:
+        elif put.maker.producer and not put.incoming:
             if put.maker in self._makers:
                 return Verdict(is_known=True)
             self._makers.add(put.maker, put.at)
-        if put.lane not in self._lanes:
-            self._lanes[put.lane] = _Lane()
-            self._places.append(put.lane)
-        return Verdict(self._lanes[put.lane].add(put, put.due or None))
+        self.incoming.pop(put.incoming, None)
+        return Verdict(self._lane(put.lane).add(put, put.due or None))
+
+    def _refuse(self, refuse: Refuse) -> Verdict:
+        lane, place, at, body, state = refuse
+        incoming = self.incoming.pop(place, None)
+        if incoming is None:
+            return NOTHING
+        put = Put(lane, body, incoming.at, 0, incoming.id, incoming.maker, incoming.digest)
+        number = self._lane(lane).add(put, None)
+        self._do(Bury(lane, number, at, state))
+        return Verdict(number)
+
+    def _lane(self, lane: Lane) -> _Lane:
+        if lane not in self._lanes:
+            self._lanes[lane] = _Lane()
+            self._places.append(lane)
+        return self._lanes[lane]
 
     def _pop(self, lane: Lane, number: int) -> _Item | None:
         return self._lanes[lane].items.pop(number, None) if lane in self._lanes else None
@@ -182,14 +220,24 @@ class MemoryStore:
         ]
         return sorted(found, key=lambda each: each[0])
 
-    def read_dead(self, queue: str, after: Position, most: int) -> list[Stored | Damaged]:
+    def read_dead(self, queue: str, after: Position, most: int, most_bytes: int) -> list[Stored | Damaged]:
         """See :meth:`rpcmq.store.contract.Store.read_dead`."""
-        items: list[Stored | Damaged] = [
+        items = (
             self._stored(lane, item, Position(at, place, item.number))
             for place, (lane, at, item) in self._dead.items()
             if lane.queue == queue and place > after.place
-        ]
-        return items[:most]
+        )
+        return _first(items, most, most_bytes)
+
+    def read_incoming(self, most: int, most_bytes: int) -> list[Incoming]:
+        """See :meth:`rpcmq.store.contract.Store.read_incoming`."""
+        found: list[Incoming] = []
+        for item in self.incoming.values():
+            if len(found) >= most or most_bytes <= 0:
+                break
+            found.append(item)
+            most_bytes -= len(item.message)
+        return found
 
     @staticmethod
     def _stored(lane: Lane, item: _Item, position: Position) -> Stored:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -20,6 +21,7 @@ import psycopg
 from rpcmq.store.contract import (
     Change,
     Damaged,
+    Incoming,
     Lane,
     Maker,
     Position,
@@ -30,6 +32,7 @@ from rpcmq.store.contract import (
     Verdict,
 )
 from rpcmq.store.postgres_batch import Batch
+from rpcmq.store.postgres_incoming import IncomingTable
 from rpcmq.store.postgres_schema import prepare
 
 __all__ = ["BEAT_SECONDS", "PostgresStore"]
@@ -91,10 +94,11 @@ class PostgresStore:
         try:
             with self._failing():
                 prepare(self._connection)
-                self._id, epoch = self._become_owner()
-                self._batches = Batch(self._connection, self._id, epoch)
+                self._id, self._epoch = self._become_owner()
+                self._incoming = IncomingTable(self._connection)
+                self._batches = Batch(self._connection, self._id, self._epoch, self._incoming)
                 #: The content at the opening.
-                self.recovered = self._recover(epoch)
+                self.recovered = replace(self._count(), notes=self._notes())
         except BaseException:
             self._connection.close()
             raise
@@ -126,7 +130,11 @@ class PostgresStore:
         assert found is not None
         return found[0], found[1]
 
-    def _recover(self, epoch: int) -> Recovered:
+    def _notes(self) -> dict[str, bytes]:
+        notes = self._connection.execute("SELECT name, value FROM rpcmq.notes WHERE owner = %s", (self._id,))
+        return {str(name): bytes(value) for name, value in notes}
+
+    def _count(self) -> Recovered:
         execute, owner = self._connection.execute, (self._id,)
         counts = execute(
             "SELECT queue, priority, count(i.number) FILTER (WHERE i.due IS NULL), count(i.due) FROM rpcmq.lanes"
@@ -134,13 +142,13 @@ class PostgresStore:
             owner,
         ).fetchall()
         dead = execute("SELECT queue, count(*) FROM rpcmq.dead WHERE owner = %s GROUP BY queue", owner).fetchall()
-        notes = execute("SELECT name, value FROM rpcmq.notes WHERE owner = %s", owner).fetchall()
         return Recovered(
-            epoch,
+            self._epoch,
             {Lane(queue, priority): ready for queue, priority, ready, _ in counts},
             {Lane(queue, priority): postponed for queue, priority, _, postponed in counts},
             {str(queue): number for queue, number in dead},
-            {str(name): bytes(value) for name, value in notes},
+            {},
+            has_incoming=True,
         )
 
     @_on_server
@@ -187,14 +195,24 @@ class PostgresStore:
         return 0 if row is None else int(row[0])
 
     @_on_server
-    def read_dead(self, queue: str, after: Position, most: int) -> list[Stored | Damaged]:
+    def recount(self) -> Recovered:
+        """See :meth:`rpcmq.store.contract.Store.recount`."""
+        return self._count()
+
+    @_on_server
+    def read_dead(self, queue: str, after: Position, most: int, most_bytes: int) -> list[Stored | Damaged]:
         """See :meth:`rpcmq.store.contract.Store.read_dead`."""
         query = (
             f"SELECT {_ITEM}, died, place FROM rpcmq.dead WHERE owner = %s AND queue = %s AND place > %s"
             " ORDER BY place LIMIT %s"
         )
         rows = self._connection.execute(query, (self._id, queue, after.place, most))
-        return [_stored(row, Position(row[9], row[10], row[2])) for row in rows]
+        return _within(most_bytes, (_stored(row, Position(row[9], row[10], row[2])) for row in rows))
+
+    @_on_server
+    def read_incoming(self, most: int, most_bytes: int) -> list[Incoming]:
+        """See :meth:`rpcmq.store.contract.Store.read_incoming`. Other owners may put them first."""
+        return self._incoming.read(most, most_bytes)
 
     def close(self) -> None:
         """End the session: the items are free for another router at once."""

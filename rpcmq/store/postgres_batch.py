@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 import psycopg
 
@@ -18,11 +18,13 @@ from rpcmq.store.contract import (
     Note,
     Postpone,
     Put,
+    Refuse,
     Revive,
     StoreFailed,
     Verdict,
 )
 from rpcmq.store.known_makers import KnownMakers
+from rpcmq.store.postgres_incoming import IncomingTable
 
 __all__ = ["Batch"]
 
@@ -42,8 +44,11 @@ class Batch:
         epoch: of this ownership: with another one in the database nothing is written.
     """
 
-    def __init__(self, connection: psycopg.Connection[tuple[Any, ...]], owner: int, epoch: int) -> None:
+    def __init__(
+        self, connection: psycopg.Connection[tuple[Any, ...]], owner: int, epoch: int, incoming: IncomingTable
+    ) -> None:
         self._connection = connection
+        self._incoming = incoming
         self._owner = owner
         self._epoch = epoch
         lanes = connection.execute("SELECT queue, priority, last FROM rpcmq.lanes WHERE owner = %s", (owner,))
@@ -58,6 +63,9 @@ class Batch:
         self._put: dict[Maker, int] = {}
         self._numbers: dict[Lane, int] = {}
         self._done: list[tuple[str, int, int]] = []
+        #: Places of incoming items that are ours to put, and of those that are not needed any more.
+        self._claimed: set[int] = set()
+        self._taken: list[int] = []
 
     def run(self, changes: Sequence[Change]) -> list[Verdict]:
         """Do ``changes`` in a transaction that is synced when this returns.
@@ -70,6 +78,8 @@ class Batch:
             query = "SELECT 1 FROM rpcmq.owners WHERE owner = %s AND epoch = %s FOR SHARE"
             if self._connection.execute(query, (self._owner, self._epoch)).fetchone() is None:
                 raise StoreFailed("queue store: another router has taken over the items")
+            places = [each.incoming if isinstance(each, Put) else each.place for each in changes if _is_incoming(each)]
+            self._claimed = self._incoming.claim(places)
             verdicts = [self._do(change) for change in changes]
             self._end_done()
             self._write()
@@ -104,6 +114,8 @@ class Batch:
                 )
             case Revive():
                 return self._revive(change)
+            case Refuse():
+                return self._refuse(change)
             case Forget(lane, number):
                 execute(f"DELETE FROM rpcmq.dead WHERE {_WHERE}", (owner, *lane, number))
             case Note(name, value) if value:
@@ -126,21 +138,33 @@ class Batch:
             self._done.clear()
 
     def _put_item(self, put: Put) -> Verdict:
+        if put.incoming and put.incoming not in self._claimed:
+            return _KNOWN
+        verdict = self._verdict_of(put)
+        if put.incoming and not verdict.is_other:
+            self._claimed.discard(put.incoming)
+            self._taken.append(put.incoming)
+        if verdict.is_known:
+            return verdict
+        number = self._next(put.lane)
+        self._rows.append(
+            (self._owner, *put.lane, number, put.at, put.id, *put.maker, put.body, put.digest, b"", put.due or None)
+        )
+        return Verdict(number)
+
+    def _verdict_of(self, put: Put) -> Verdict:
+        """Whether an item with this id is known; its id is, from now on."""
         if put.id:
             insert = "INSERT INTO rpcmq.ids VALUES (%s, %s, %s, %s) ON CONFLICT DO NOTHING RETURNING 1"
             key = put.lane.queue, put.id
             if self._connection.execute(insert, (*key, put.digest, put.at)).fetchone() is None:
                 query = "SELECT digest FROM rpcmq.ids WHERE queue = %s AND id = %s"
                 return _KNOWN if self._connection.execute(query, key).fetchone() == (put.digest,) else _OTHER
-        elif put.maker.producer:
+        elif put.maker.producer and not put.incoming:
             if put.maker in self._put or put.maker in self._makers:
                 return _KNOWN
             self._put[put.maker] = put.at
-        number = self._next(put.lane)
-        self._rows.append(
-            (self._owner, *put.lane, number, put.at, put.id, *put.maker, put.body, put.digest, b"", put.due or None)
-        )
-        return Verdict(number)
+        return NOTHING
 
     def _next(self, lane: Lane) -> int:
         self._numbers[lane] = self._numbers.get(lane, self._last.get(lane, 0)) + 1
@@ -157,8 +181,23 @@ class Batch:
         self._rows.append((self._owner, *lane, new, *row, state, due))
         return Verdict(new)
 
+    def _refuse(self, refuse: Refuse) -> Verdict:
+        lane, place, at, body, state = refuse
+        if place not in self._claimed:
+            return NOTHING
+        self._claimed.discard(place)
+        number = self._next(lane)
+        self._connection.execute(
+            "WITH gone AS (DELETE FROM rpcmq.incoming WHERE place = %s RETURNING *)"
+            f" INSERT INTO rpcmq.dead ({_ITEM}, died)"
+            " SELECT %s, %s, %s, %s, at, id, producer, counter, %s, digest, %s, %s FROM gone",
+            (place, self._owner, *lane, number, body, state, at),
+        )
+        return Verdict(number)
+
     def _write(self) -> None:
         """Write the new items, and the last numbers and makers, in a statement each."""
+        self._incoming.remove(self._taken)
         if self._rows:
             casts = [
                 "integer",
@@ -209,3 +248,7 @@ class Batch:
         self._makers.forget_before(now - _KEPT)
         self._connection.execute("DELETE FROM rpcmq.makers WHERE owner = %s AND heard < %s", (self._owner, now - _KEPT))
         self._connection.execute("DELETE FROM rpcmq.ids WHERE at < %s", (now - _KEPT,))
+
+
+def _is_incoming(change: Change) -> TypeGuard[Put | Refuse]:
+    return isinstance(change, Refuse) or (isinstance(change, Put) and change.incoming != 0)

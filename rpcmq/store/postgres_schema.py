@@ -9,13 +9,25 @@ from rpcmq.store.contract import StoreError
 __all__ = ["SCHEMA_VERSION", "prepare"]
 
 #: Grows with each change of the tables.
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 #: Whoever makes the tables has this lock, or two routers that start would both make them.
 _MAKING = 0x72706D7100000001
 _ITEM = """
     owner INTEGER NOT NULL REFERENCES rpcmq.owners, queue TEXT NOT NULL, priority SMALLINT NOT NULL,
     number BIGINT NOT NULL, at BIGINT NOT NULL, id BYTEA NOT NULL, producer BIGINT NOT NULL, counter BIGINT NOT NULL,
     body BYTEA NOT NULL, digest BYTEA NOT NULL, state BYTEA NOT NULL, place BIGINT GENERATED ALWAYS AS IDENTITY
+"""
+#: Users write into it, each in a transaction of his own.
+_INCOMING = """
+CREATE TABLE rpcmq.incoming (
+    place BIGINT PRIMARY KEY GENERATED ALWAYS AS IDENTITY, queue TEXT NOT NULL, priority SMALLINT NOT NULL,
+    at BIGINT NOT NULL, due BIGINT NOT NULL, expires BIGINT NOT NULL, id BYTEA NOT NULL, producer BIGINT NOT NULL,
+    counter BIGINT NOT NULL, digest BYTEA NOT NULL, series BYTEA NOT NULL, message BYTEA NOT NULL,
+    CHECK (queue <> '' AND octet_length(queue) <= 200 AND priority BETWEEN 0 AND 9),
+    CHECK (at >= 0 AND due >= 0 AND expires >= 0 AND producer >= 0),
+    CHECK (octet_length(id) <= 255 AND octet_length(series) <= 255)
+);
+CREATE INDEX ON rpcmq.incoming (queue, id) WHERE id <> '';
 """
 _TABLES = f"""
 CREATE SCHEMA rpcmq;
@@ -41,11 +53,14 @@ CREATE TABLE rpcmq.dead ({_ITEM}, died BIGINT NOT NULL, PRIMARY KEY (owner, queu
 CREATE INDEX ON rpcmq.dead (owner, queue, place);
 CREATE TABLE rpcmq.notes (owner INTEGER NOT NULL REFERENCES rpcmq.owners, name TEXT NOT NULL, value BYTEA NOT NULL,
     PRIMARY KEY (owner, name));
+{_INCOMING}
 """
+#: By the version that each makes, of the one before.
+_UPGRADES = {2: _INCOMING}
 
 
 def prepare(connection: psycopg.Connection[tuple[object, ...]]) -> None:
-    """Make the tables if they are not there.
+    """Make the tables if they are not there, and those of an earlier version into this one's.
 
     Raises:
         StoreError: they are of a later version, or there is no right to make them.
@@ -58,6 +73,11 @@ def prepare(connection: psycopg.Connection[tuple[object, ...]]) -> None:
                 connection.execute(_TABLES)
                 return
             version = connection.execute("SELECT version FROM rpcmq.version").fetchone()
+            if version is not None and isinstance(version[0], int) and version[0] < SCHEMA_VERSION:
+                for step in range(version[0] + 1, SCHEMA_VERSION + 1):
+                    connection.execute(_UPGRADES[step].encode())
+                connection.execute("UPDATE rpcmq.version SET version = %s", (SCHEMA_VERSION,))
+                return
     except psycopg.errors.InsufficientPrivilege as error:
         raise StoreError(f"queue store: no right to the schema 'rpcmq' of the database: {error}") from None
     if version is None or not isinstance(version[0], int) or version[0] > SCHEMA_VERSION:

@@ -34,11 +34,24 @@ from rpcmq.store.frames import (
     frame,
 )
 
-__all__ = ["APPLY", "CANNOT", "ITEMS", "NEXT_DUE", "READ", "READY", "READ_DEAD", "READ_DUE", "WAITING", "main"]
+__all__ = [
+    "APPLY",
+    "CANNOT",
+    "ITEMS",
+    "NEXT_DUE",
+    "READ",
+    "READY",
+    "READ_DEAD",
+    "READ_DUE",
+    "READ_INCOMING",
+    "RECOUNT",
+    "WAITING",
+    "main",
+]
 
 #: Requests, whose answers have the same letter.
-APPLY, READ, READ_DUE, READ_DEAD, NEXT_DUE = b"A", b"R", b"D", b"X", b"N"
-ITEMS = (READ, READ_DUE, READ_DEAD)
+APPLY, READ, READ_DUE, READ_DEAD, READ_INCOMING, NEXT_DUE, RECOUNT = b"A", b"R", b"D", b"X", b"I", b"N", b"C"
+ITEMS = (READ, READ_DUE, READ_DEAD, READ_INCOMING)
 #: Notices without a ticket: the store is open, fails for now, cannot be used.
 READY, WAITING, CANNOT = b"O", b"W", b"E"
 #: Changes and bytes of one commit.
@@ -165,9 +178,13 @@ class _Server:
             case b"D":
                 return encode_items(store.read_due(*decode_values("iPii", content)))
             case b"X":
-                return encode_items(store.read_dead(*decode_values("sPi", content)))
+                return encode_items(store.read_dead(*decode_values("sPii", content)))
+            case b"I":
+                return encode_items(store.read_incoming(*decode_values("ii", content)))
             case b"N":
                 return encode_values("i", store.next_due(*decode_values("P", content)))
+            case b"C":
+                return encode_recovered(store.recount())
         raise ValueError(f"request {letter!r}")
 
     def _insisting(self, step: Callable[[], T]) -> T:

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import wraps
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
@@ -28,6 +29,7 @@ import apsw
 from rpcmq.store.contract import (
     Change,
     Damaged,
+    Incoming,
     Lane,
     Maker,
     Position,
@@ -99,15 +101,10 @@ class SqliteStore:
         except StoreError:
             abandon(self._connection)
             raise
-        lanes = self._tables.lanes
-        dead = dict(self._connection.execute("SELECT queue, count(*) FROM dead GROUP BY queue"))
+        self._epoch = epoch
         #: The content at the opening.
-        self.recovered = Recovered(
-            epoch,
-            {lane: sum(each.ready for each in segments) for lane, segments in lanes.items()},
-            {lane: sum(each.postponed for each in segments) for lane, segments in lanes.items()},
-            dead,
-            {name: value for name, value in notes.items() if name not in _PRIVATE},
+        self.recovered = replace(
+            self.recount(), notes={name: value for name, value in notes.items() if name not in _PRIVATE}
         )
 
     def _recover_makers(self, notes: dict[str, bytes]) -> None:
@@ -209,7 +206,19 @@ class SqliteStore:
         return self._connection.execute(query, after).get or 0
 
     @_on_disk
-    def read_dead(self, queue: str, after: Position, most: int) -> list[Stored | Damaged]:
+    def recount(self) -> Recovered:
+        """See :meth:`rpcmq.store.contract.Store.recount`."""
+        lanes = self._tables.lanes
+        return Recovered(
+            self._epoch,
+            {lane: sum(each.ready for each in segments) for lane, segments in lanes.items()},
+            {lane: sum(each.postponed for each in segments) for lane, segments in lanes.items()},
+            dict(self._connection.execute("SELECT queue, count(*) FROM dead GROUP BY queue")),
+            {},
+        )
+
+    @_on_disk
+    def read_dead(self, queue: str, after: Position, most: int, most_bytes: int) -> list[Stored | Damaged]:
         """See :meth:`rpcmq.store.contract.Store.read_dead`."""
         query = (
             "SELECT place, priority, number, died, at, id, producer, counter, body, digest, state, crc FROM dead"
@@ -223,7 +232,14 @@ class SqliteStore:
                 items.append(Damaged(position, lane, number))
             else:
                 items.append(Stored(position, lane, number, at, id, Maker(producer, counter), body, state))
+                most_bytes -= len(body)
+            if most_bytes <= 0:
+                break
         return items
+
+    def read_incoming(self, most: int, most_bytes: int) -> list[Incoming]:
+        """Nobody else has the file open."""
+        return []
 
     def close(self) -> None:
         """Close it in order: the write-ahead log goes into the file."""

@@ -55,7 +55,7 @@ def content_of(store: Store) -> Content:
     content.postponed.sort()
     for queue in sorted({lane.queue for lane in _LANES}):
         position, content.dead[queue] = Position(), []
-        while items := store.read_dead(queue, position, 3):
+        while items := store.read_dead(queue, position, 3, 5000):
             position = items[-1].position
             content.dead[queue] += map(_seen, items)
     return content
@@ -103,7 +103,7 @@ class RandomChanges:
         choice = random.random()
         lane = random.choice(_LANES)
         ready, due = store.read(lane, 0, 10, 1 << 20), store.read_due(_FOREVER, Position(), 5, 1 << 20)
-        dead = store.read_dead(lane.queue, Position(), 10)
+        dead = store.read_dead(lane.queue, Position(), 10, 1 << 20)
         if choice < 0.45 or not (ready or due):
             return self._put(lane)
         item = random.choice(ready + due)

@@ -20,6 +20,7 @@ class Policy:
         backoff, backoff_factor, backoff_most: an item that has failed once is tried again after ``backoff``, then after
             so many times the time before, and after ``backoff_most`` at the latest.
         lease: for so long a worker goes on with an item without hearing from its router. So it is given to another one
+            after that time at the earliest, once its worker is lost or its router has died.
         on_lost: ``redeliver`` tries an item again whose worker was lost while it ran, ``park`` leaves it to a person,
             among the dead.
         losses: an item that has lost so many workers is dead, whatever ``on_lost`` says.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from rpcmq.store.contract import Change, Damaged, Lane, Position, Stored, Verdict
+from rpcmq.store.contract import Change, Damaged, Incoming, Lane, Position, Recovered, Stored, Verdict
 
 __all__ = ["Items", "StorePort"]
 
@@ -14,6 +14,9 @@ Items = Sequence[Stored | Damaged]
 
 class StorePort(Protocol):
     """A store that is asked by messages; see :class:`rpcmq.store.contract.Store` for each request."""
+
+    #: Called when the store was opened again, before it answers what it had not answered then.
+    on_reopened: Callable[[], object]
 
     @property
     def waits_for(self) -> str:
@@ -28,5 +31,16 @@ class StorePort(Protocol):
     def read_due(self, now: int, after: Position, most: int, most_bytes: int, then: Callable[[Items], object]) -> None:
         """Read items that are due."""
 
+    def read_incoming(self, most: int, most_bytes: int, then: Callable[[Sequence[Incoming]], object]) -> None:
+        """Read incoming items."""
+
     def next_due(self, after: Position, then: Callable[[int], object]) -> None:
         """Ask for the time of the next postponed item."""
+
+    def read_dead(
+        self, queue: str, after: Position, most: int, most_bytes: int, then: Callable[[Items], object]
+    ) -> None:
+        """Read items that are dead."""
+
+    def recount(self, then: Callable[[Recovered], object]) -> None:
+        """Ask for the numbers of items."""

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import inf
+from functools import partial
 
 from rpcmq.core.queue.envelope import Envelope
+from rpcmq.core.queue.incoming import IncomingItems
+from rpcmq.core.queue.lanes import HORIZON
 from rpcmq.core.queue.policy import Policy
 from rpcmq.core.queue.port import Items, StorePort
-from rpcmq.core.queue.work_queue import HORIZON, WorkQueue
-from rpcmq.store.contract import Lane, Maker, Note, Position, Put, Recovered, Stored, Verdict
+from rpcmq.core.queue.story import Ending, Story
+from rpcmq.core.queue.work_queue import WorkQueue
+from rpcmq.store.contract import Incoming, Lane, Maker, Note, Position, Put, Recovered, Refuse, Stored, Verdict
 
 __all__ = ["NewItem", "Queues"]
 
@@ -31,6 +34,8 @@ class NewItem:
         due: not before this time; 0: at once.
         expires: after this time nobody wants it; 0: for ever.
         series: of its items runs one at a time; empty: no matter.
+        put_at: the time at which it was put; 0: now.
+        incoming: its place among the incoming items; 0: it is none.
     """
 
     message: bytes
@@ -41,6 +46,8 @@ class NewItem:
     due: int = 0
     expires: int = 0
     series: bytes = b""
+    put_at: int = 0
+    incoming: int = 0
 
 
 class Queues:
@@ -65,10 +72,17 @@ class Queues:
         self._now = now
         #: Called with a queue in which there may be something to take.
         self.on_ready: Callable[[WorkQueue], object] = lambda queue: None
+        self._horizons: dict[str, dict[Lane, int]] = {}
         for lane in recovered.ready:
-            self.queue(lane.queue)
+            horizon = recovered.notes.get(f"{HORIZON} {lane.priority} {lane.queue}", b"")
+            self._horizons.setdefault(lane.queue, {})[lane] = int.from_bytes(horizon)
+        for name in (*self._horizons, *(each[len(_POLICY) :] for each in recovered.notes if each.startswith(_POLICY))):
+            self.queue(name)
+        store.on_reopened = self._recount
         #: Called when :meth:`next_deadline` may be earlier than it was.
         self.on_earlier: Callable[[], object] = lambda: None
+        self._incoming = IncomingItems(store, self._put_incoming, recovered.has_incoming, now)
+        self._incoming.on_earlier = self._say_earlier
         if _CLEAN in recovered.notes:
             store.apply([Note(_CLEAN, b"")], lambda verdicts: None)
 
@@ -79,17 +93,27 @@ class Queues:
             recovered = self._recovered
             raw = recovered.notes.get(_POLICY + name)
             policy = Policy.from_bytes(raw) if raw else Policy()
-            lanes = {
-                lane: int.from_bytes(recovered.notes.get(f"{HORIZON} {lane.priority} {name}", b""))
-                for lane in recovered.ready
-                if lane.queue == name
-            }
             queue = self._queues[name] = WorkQueue(
-                name, self._store, policy, recovered.epoch, self._opened, self._wall, self._is_clean, lanes,
+                name, self._store, policy, recovered.epoch, self._opened, self._wall, self._is_clean,
+                self._horizons.pop(name, {}),
             )  # fmt: skip
+            queue.recount(recovered)
             queue.on_ready = lambda: self.on_ready(queue)
             queue.on_postponed = self._look_for_due
         return queue
+
+    def names(self) -> list[str]:
+        """The names of all queues, in their order."""
+        return sorted(self._queues)
+
+    def _recount(self) -> None:
+        """The store was opened again, and may have done what it has not answered: its numbers count."""
+
+        def take(content: Recovered) -> None:
+            for queue in self._queues.values():
+                queue.recount(content)
+
+        self._store.recount(take)
 
     def declare(self, now: float, name: str, policy: Policy, then: Callable[[], object]) -> None:
         """Give a queue other settings; ``then`` is called when they are durable."""
@@ -101,8 +125,8 @@ class Queues:
         queue, at = self.queue(name), self._wall(now)
         puts = [
             Put(
-                Lane(name, item.priority), Envelope(item.message, item.expires, item.series).to_bytes(), at,
-                item.due if item.due > at else 0, item.id, item.maker, item.digest,
+                Lane(name, item.priority), Envelope(item.message, item.expires, item.series).to_bytes(),
+                item.put_at or at, item.due if item.due > at else 0, item.id, item.maker, item.digest, item.incoming,
             )
             for item in items
         ]  # fmt: skip
@@ -113,12 +137,50 @@ class Queues:
                     queue.postponed(put.lane, verdict.number)
                 elif verdict.number:
                     position = Position(number=verdict.number)
-                    queue.accepted(Stored(position, put.lane, verdict.number, at, put.id, put.maker, put.body, b""))
+                    queue.accepted(Stored(position, put.lane, verdict.number, put.at, put.id, put.maker, put.body, b""))
                 elif verdict.is_known:
                     queue.may_have_more(put.lane)
             then(verdicts)
 
         self._store.apply(puts, stored)
+
+    def _put_incoming(self, now: float, found: Sequence[Incoming], then: Callable[[int], object]) -> None:
+        """Put the items that users have put in transactions of their own; ``then`` gets the number of new ones."""
+        by_queue: dict[str, list[Incoming]] = {}
+        for item in found:
+            by_queue.setdefault(item.lane.queue, []).append(item)
+        open_, new = len(by_queue), 0
+
+        def ended(items: list[Incoming], verdicts: list[Verdict]) -> None:
+            nonlocal open_, new
+            self._refuse([item for item, verdict in zip(items, verdicts, strict=True) if verdict.is_other])
+            open_, new = open_ - 1, new + sum(verdict.number > 0 for verdict in verdicts)
+            if not open_:
+                then(new)
+
+        for name, items in by_queue.items():
+            news = [
+                NewItem(
+                    item.message, item.digest, item.id, item.maker, item.lane.priority, item.due, item.expires,
+                    item.series, item.at, item.place,
+                )
+                for item in items
+            ]  # fmt: skip
+            self.put(now, name, news, partial(ended, items))
+
+    def _refuse(self, items: list[Incoming]) -> None:
+        """Bury incoming items whose ids other items have: nobody waits for an answer."""
+        at = self._wall(self._now)
+        story = Story().with_ending(Ending(at, "", "rejected", "an item with this id has another content")).to_bytes()
+        for item in items:
+            body = Envelope(item.message, item.expires, item.series).to_bytes()
+            change = Refuse(item.lane, item.place, at, body, story)
+            self._store.apply([change], partial(self._refused, self.queue(item.lane.queue)))
+
+    def _refused(self, queue: WorkQueue, verdicts: list[Verdict]) -> None:
+        if verdicts[0].number:
+            queue.counters["dead"] += 1
+            queue.tally.dead += 1
 
     # --- time --------------------------------------------------------------------------------
 
@@ -127,9 +189,13 @@ class Queues:
         self._next_due = 1
         self.on_earlier()
 
+    def _say_earlier(self) -> None:
+        self.on_earlier()
+
     def tick(self, now: float) -> None:
-        """Read the items that are due."""
+        """Read the items that are due, and those that came into the store by another way."""
         self._now = now
+        self._incoming.tick(now)
         if self._is_reading_due or not self._next_due or self._wall(now) < self._next_due:
             return
         self._is_reading_due = True
@@ -152,7 +218,8 @@ class Queues:
 
     def next_deadline(self) -> float:
         """The time of the next :meth:`tick`, after which any queue may have something to take (monotonic seconds)."""
-        deadline = min((queue.next_deadline(self._now) for queue in self._queues.values()), default=inf)
+        deadlines = (queue.next_deadline(self._now) for queue in self._queues.values())
+        deadline = min((self._incoming.next_deadline(), *deadlines))
         if self._is_reading_due or not self._next_due:
             return deadline
         return min(deadline, self._now + max(0.0, (self._next_due - self._wall(self._now)) / 1000))

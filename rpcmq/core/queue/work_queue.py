@@ -10,24 +10,24 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import chain
 from math import inf
+from typing import Any
 
 from rpcmq.core.common.token_bucket import TokenBucket
+from rpcmq.core.queue.ages import Ages
 from rpcmq.core.queue.envelope import Envelope
-from rpcmq.core.queue.lane_reader import LaneReader
+from rpcmq.core.queue.lanes import Lanes
 from rpcmq.core.queue.policy import Policy
 from rpcmq.core.queue.port import StorePort
 from rpcmq.core.queue.story import Ending, Story
-from rpcmq.store.contract import Bury, Change, Damaged, Done, Lane, Note, Postpone, Stored, Verdict
+from rpcmq.core.queue.tally import Tally
+from rpcmq.store.contract import Bury, Damaged, Done, Lane, Postpone, Recovered, Stored, Verdict
 
 __all__ = ["Given", "WorkQueue"]
 
-#: Numbers of a lane up to which items may be given, without saying so to the store first.
-_AHEAD = 1000
 #: Items that wait for others of their series, at the most: more wait in the lane, with all that is behind them.
 _MOST_WAITING = 1000
-#: The name of a lane's horizon in the store begins with this.
-HORIZON = "horizon"
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,7 @@ class Given:
         attempt: from 1 on.
         message: for the worker.
         series: of its items runs one at a time; empty: it has none.
+        since: monotonic seconds at which it was given.
     """
 
     item: Stored
@@ -47,6 +48,7 @@ class Given:
     attempt: int
     message: bytes
     series: bytes
+    since: float
 
 
 class WorkQueue:
@@ -72,11 +74,10 @@ class WorkQueue:
         #: Turns monotonic seconds into milliseconds of the wall clock.
         self.wall = self._wall = wall
         self._counter = 0
-        self._doubt_until = -inf if is_clean else opened + policy.lease
-        self._lanes: dict[int, _Lane] = {}
-        for lane, horizon in sorted(lanes.items(), reverse=True):
-            doubtful = LaneReader(store, lane, until=horizon)
-            self._lanes[lane.priority] = _Lane(LaneReader(store, lane, horizon), doubtful, horizon)
+        doubt_until = -inf if is_clean else opened + policy.lease
+        self._lanes = Lanes(name, store, lanes, doubt_until, self._may_take)
+        self.tally = Tally()
+        self._ages = Ages(name, store)
         #: By fence.
         self._given: dict[tuple[int, int], Given] = {}
         self._series: set[bytes] = set()
@@ -84,7 +85,7 @@ class WorkQueue:
         self._waiting_items = 0
         #: Items that are next: they were not begun, or one of their series has ended.
         self._released: deque[Stored] = deque()
-        self._rate: TokenBucket | None = None
+        self._rate = TokenBucket(policy.rate, opened) if policy.rate else None
         self._next_token = -inf
         self.is_paused = False
         self.counters: Counter[str] = Counter()
@@ -108,38 +109,70 @@ class WorkQueue:
         """The number of items that workers have."""
         return len(self._given)
 
+    @property
+    def ready(self) -> int:
+        """The number of items that could be given, or wait for others of their series only."""
+        tally = self.tally
+        return max(0, tally.items - tally.later - tally.ending - len(self._given))
+
+    def figures(self, now: float) -> dict[str, Any]:
+        """The number of items by state, and in ``oldest`` the age in seconds of the oldest of them, where it is known.
+
+        That of a ready item counts from its put, of one that runs from when it was given, of a dead one from its death.
+        """
+        wall, oldest, ready = self._wall(now), {}, self.ready
+        waiting = (row[0] for row in (self._released, *self._waiting.values()) if row)
+        if at := self._ages.ready(ready, chain(waiting, self._lanes.heads()), self._lanes):
+            oldest["ready"] = max(0, wall - at) / 1000
+        if self._given:
+            oldest["running"] = now - next(iter(self._given.values())).since
+        if at := self._ages.dead(self.tally.dead):
+            oldest["dead"] = max(0, wall - at) / 1000
+        return {
+            "ready": ready,
+            "postponed": self.tally.later,
+            "running": len(self._given),
+            "dead": self.tally.dead,
+            "oldest": oldest,
+            "is_paused": self.is_paused,
+            "counters": dict(self.counters),
+        }
+
     # --- items -------------------------------------------------------------------------------
 
     def accepted(self, item: Stored) -> None:
         """A new item is in the store."""
-        lane = self._lane(item.lane)
-        lane.reader.accepted(item)
+        self.tally.items += 1
+        self._lanes.accepted(item)
         self.on_ready()
 
     def postponed(self, of: Lane, number: int) -> None:
         """A new item is in the store, which is due later."""
-        self._lane(of).reader.skipped(number)
+        self.tally.items += 1
+        self.tally.postponed += 1
+        self._lanes.skipped(of, number)
         self.on_postponed()
 
     def may_have_more(self, of: Lane) -> None:
         """An item of that lane is in the store whose number is not known."""
-        self._lane(of).reader.may_have_more()
+        self._lanes.may_have_more(of)
         self.on_ready()
 
     def became_due(self, item: Stored | Damaged, now: float) -> None:
         """A postponed item is due."""
+        self.tally.in_hand += 1
         if isinstance(item, Damaged):
             self._bury_damaged(now, item)
             return
-        self._lane(item.lane).due.append(item)
+        self._lanes.became_due(item)
         self.on_ready()
 
-    def _lane(self, of: Lane) -> _Lane:
-        lane = self._lanes.get(of.priority)
-        if lane is None:
-            lane = self._lanes[of.priority] = _Lane(LaneReader(self._store, of, has_more=False), None, 0)
-            self._lanes = dict(sorted(self._lanes.items(), reverse=True))
-        return lane
+    def _may_take(self) -> None:
+        self.on_ready()
+
+    def recount(self, content: Recovered) -> None:
+        """Take over the numbers of items that the store has."""
+        self.tally.recount(self.name, self._lanes, content)
 
     def take(self, now: float) -> Given | None:
         """The next item for a worker; None: there is none now."""
@@ -147,18 +180,19 @@ class WorkQueue:
             return None
         if self._store.waits_for or now < self._next_token:
             return None
-        item = self._next(now)
-        if item is None:
+        found = self._next(now)
+        if found is None:
             return None
+        item, envelope = found
         if self._rate is not None and (pause := self._rate.take(now)):
             self._next_token = now + pause
             self._released.appendleft(item)
             return None
-        return self._give(item)
+        return self._give(now, item, envelope)
 
-    def _next(self, now: float) -> Stored | None:
+    def _next(self, now: float) -> tuple[Stored, Envelope] | None:
         while self._waiting_items < _MOST_WAITING or self._released:
-            item = self._head(now)
+            item = self._released.popleft() if self._released else self._lanes.pop(now)
             if item is None:
                 return None
             if isinstance(item, Damaged):
@@ -171,45 +205,14 @@ class WorkQueue:
                 self._waiting.setdefault(envelope.series, deque()).append(item)
                 self._waiting_items += 1
             else:
-                return item
+                return item, envelope
         return None
 
-    def _head(self, now: float) -> Stored | Damaged | None:
-        """Remove and return the item whose turn it is."""
-        if self._released:
-            return self._released.popleft()
-        is_over = now >= self._doubt_until
-        for priority, lane in self._lanes.items():
-            if is_over and lane.due:
-                return lane.due.popleft()
-            if is_over and lane.doubtful is not None and (item := lane.doubtful.head) is not None:
-                lane.doubtful.pop()
-                return item
-            item = lane.reader.head
-            if item is not None and self._may_be_given(priority, lane, item.number):
-                lane.reader.pop()
-                return item
-        return None
-
-    def _may_be_given(self, priority: int, lane: _Lane, number: int) -> bool:
-        """Whether the store knows that ``number`` may have been given; it is told in time, for many at once."""
-        if number > lane.asked - _AHEAD // 2:
-            lane.asked = asked = number + _AHEAD
-            name = f"{HORIZON} {priority} {self.name}"
-
-            def known(verdicts: list[Verdict]) -> None:
-                lane.horizon = asked
-                self.on_ready()
-
-            self._store.apply([Note(name, asked.to_bytes(8))], known)
-        return number <= lane.horizon
-
-    def _give(self, item: Stored) -> Given:
-        envelope = Envelope.from_bytes(item.body)
+    def _give(self, now: float, item: Stored, envelope: Envelope) -> Given:
         self._counter += 1
-        attempt = Story.from_bytes(item.state).attempts + 1
+        attempt = Story.from_bytes(item.state).attempts + 1 if item.state else 1
         fence = self._epoch, self._counter
-        given = Given(item, fence, attempt, envelope.message, envelope.series)
+        given = Given(item, fence, attempt, envelope.message, envelope.series, now)
         self._given[given.fence] = given
         if given.series:
             self._series.add(given.series)
@@ -218,7 +221,7 @@ class WorkQueue:
 
     def next_deadline(self, now: float) -> float:
         """The time at which there may be something to take because time has passed (monotonic seconds)."""
-        return min((each for each in (self._next_token, self._doubt_until) if each > now), default=inf)
+        return min((each for each in (self._next_token, self._lanes.doubt_until) if each > now), default=inf)
 
     # --- ends --------------------------------------------------------------------------------
 
@@ -228,7 +231,14 @@ class WorkQueue:
         if given is None:
             self.counters["too late"] += 1
             return False
-        self._store.apply([Done(given.item.lane, given.item.number)], lambda verdicts: then())
+        item, tally = given.item, self.tally
+
+        def ended(verdicts: list[Verdict]) -> None:
+            tally.ended(item)
+            then()
+
+        tally.ending += 1
+        self._store.apply([Done(item.lane, item.number)], ended)
         self.counters["done"] += 1
         self._free(given)
         return True
@@ -275,19 +285,31 @@ class WorkQueue:
             or story.losses >= policy.losses
             or (ending.outcome == "lost" and policy.on_lost == "park")
         )
-        change: Change
         if is_dead:
-            change = Bury(item.lane, item.number, ending.at, story.to_bytes())
-            self.counters["dead"] += 1
-        else:
-            delay = policy.delay(story.failures) if again is None else again
-            change = Postpone(item.lane, item.number, ending.at + max(1, int(delay * 1000)), story.to_bytes())
-        self._store.apply([change], lambda verdicts: self.on_postponed())
+            self._bury(item, ending.at, story)
+            return
+        delay = policy.delay(story.failures) if again is None else again
+        change = Postpone(item.lane, item.number, ending.at + max(1, int(delay * 1000)), story.to_bytes())
+
+        def postponed(verdicts: list[Verdict]) -> None:
+            self.tally.comes_again(item)
+            self.on_postponed()
+
+        self.tally.ending += 1
+        self._store.apply([change], postponed)
+
+    def _bury(self, item: Stored | Damaged, at: int, story: Story) -> None:
+        def buried(verdicts: list[Verdict]) -> None:
+            self.tally.ended(item)
+            self.tally.dead += 1
+
+        self.counters["dead"] += 1
+        self.tally.ending += 1
+        self._store.apply([Bury(item.lane, item.number, at, story.to_bytes())], buried)
 
     def _bury_damaged(self, now: float, item: Damaged) -> None:
         ending = Ending(self._wall(now), "", "damaged", "its row in the store is not as it was written")
-        story = Story().with_ending(ending).to_bytes()
-        self._store.apply([Bury(item.lane, item.number, ending.at, story)], lambda verdicts: None)
+        self._bury(item, ending.at, Story().with_ending(ending))
         self.counters["damaged"] += 1
 
     def _free(self, given: Given) -> None:
@@ -304,16 +326,3 @@ class WorkQueue:
 
     #: Called when an item was postponed.
     on_postponed: Callable[[], object] = staticmethod(lambda: None)
-
-
-class _Lane:
-    """One lane: the items that are next, and how far they may be given."""
-
-    def __init__(self, reader: LaneReader, doubtful: LaneReader | None, horizon: int) -> None:
-        self.reader = reader
-        #: Items that may have run in a former life of the router, and may still do.
-        self.doubtful = doubtful
-        #: The store knows that items up to this number may have been given; and it was told so of these.
-        self.horizon = self.asked = horizon
-        #: Items that are due.
-        self.due: deque[Stored] = deque()

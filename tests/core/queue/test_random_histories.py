@@ -34,7 +34,9 @@ class _History:
     def run(self) -> None:
         for _ in range(_STEPS):
             self._step()
+            self._check_numbers()
         self._finish()
+        self._check_numbers()
 
     def _step(self) -> None:
         random, world = self._random, self._world
@@ -51,11 +53,27 @@ class _History:
             for _ in range(random.randrange(4)):
                 if world.port.waiting:
                     world.port.answer()
+        elif choice < 0.91:
+            world.port.reopen(random.randrange(6))
         elif choice < 0.985:
             world.now += random.random() * random.choice((0.1, 3.0))
             world.queues.tick(world.now)
         else:
             self._kill()
+
+    def _check_numbers(self) -> None:
+        """When the store has answered everything, the queue counts what the store has."""
+        world = self._world
+        if world.port.waiting:
+            return
+        content, tally = world.store.recount(), world.queue.tally
+        assert tally.postponed == sum(content.postponed.values())
+        assert tally.items == tally.postponed + sum(content.ready.values())
+        assert (tally.ending, tally.dead) == (0, content.dead.get("billing", 0))
+        figures = world.queue.figures(world.now)
+        assert figures["running"] == len(self._running)
+        assert figures["ready"] + figures["postponed"] + figures["running"] == tally.items
+        assert figures["postponed"] >= 0
 
     def _new_items(self) -> None:
         random, world = self._random, self._world
@@ -140,7 +158,11 @@ class _History:
             elif not world.queue.running and world.now > 4000:
                 break
         world.run()
-        dead = [each.body for each in world.store.read_dead("billing", Position(), 1000) if isinstance(each, Stored)]
+        dead = [
+            each.body
+            for each in world.store.read_dead("billing", Position(), 1000, 1 << 20)
+            if isinstance(each, Stored)
+        ]
         ended = [*self._done, *(Envelope.from_bytes(body).message for body in dead)]
         assert sorted(ended) == sorted(self._put)
         assert self._accepted == set(self._put)

@@ -26,7 +26,7 @@ def taken(world: World) -> Given:
 
 
 def stories(world: World) -> list[Story]:
-    dead = world.store.read_dead("billing", Position(), 100)
+    dead = world.store.read_dead("billing", Position(), 100, 1 << 20)
     return [Story.from_bytes(each.state) for each in dead if isinstance(each, Stored)]
 
 
@@ -184,6 +184,73 @@ def test_whatever_is_said_under_an_old_fence_changes_nothing(world: World) -> No
     assert not ended  # not before it is durable
     world.run()
     assert ended and not world.queue.done(second.fence)
+
+
+# --- figures ---------------------------------------------------------------------------------------
+
+
+def numbers(world: World) -> tuple[int, int, int, int]:
+    figures = world.queue.figures(world.now)
+    return figures["ready"], figures["postponed"], figures["running"], figures["dead"]
+
+
+def ages(world: World) -> dict[str, float]:
+    world.queue.figures(world.now)
+    world.run()
+    oldest: dict[str, float] = world.queue.figures(world.now)["oldest"]
+    return {state: round(seconds, 3) for state, seconds in oldest.items()}
+
+
+def test_items_are_counted_by_state(world: World) -> None:
+    declare(world, attempts=2, backoff=10.0)
+    world.put(b"a", b"b", b"c")
+    world.put(b"later", due=World.wall(world.now + 60))
+    assert numbers(world) == (3, 1, 0, 0)
+    first, second = taken(world), taken(world)
+    assert numbers(world) == (1, 1, 2, 0)
+    world.queue.done(first.fence)
+    world.queue.failed(world.now, second.fence, "w", "raised")
+    world.run()
+    assert numbers(world) == (1, 2, 0, 0)
+    world.advance(11)
+    assert numbers(world) == (2, 1, 0, 0)
+    world.queue.rejected(world.now, taken(world).fence, "w", "no")
+    assert world.queue.not_begun(taken(world).fence)
+    world.run()
+    assert numbers(world) == (1, 1, 0, 1)
+    world.kill(is_in_order=True)
+    assert numbers(world) == (1, 1, 0, 1)
+
+
+def test_an_item_whose_end_is_not_durable_yet_is_not_counted_as_ready(world: World) -> None:
+    world.put(b"a", b"b")
+    world.queue.done(taken(world).fence)
+    assert world.port.waiting and numbers(world) == (1, 0, 0, 0)
+    world.run()
+    assert numbers(world) == (1, 0, 0, 0)
+
+
+def test_the_ages_of_the_oldest_items_are_known(world: World) -> None:
+    assert ages(world) == {}
+    world.put(b"a", b"b", b"c")
+    world.advance(5)
+    rejected = taken(world)
+    world.queue.rejected(world.now, rejected.fence, "w", "no")
+    taken(world)
+    world.advance(2)
+    assert ages(world) == {"ready": 7.0, "running": 2.0, "dead": 2.0}
+    world.kill()
+    # Nothing was read yet by this life, and the store is asked.
+    world.advance(1)
+    assert ages(world) == {"ready": 8.0, "dead": 3.0}
+
+
+def test_a_queue_that_was_declared_and_never_used_is_known_in_the_next_life(world: World) -> None:
+    declare(world, rate=1.0)
+    world.kill()
+    assert world.queues.names() == ["billing"]
+    world.put(b"a", b"b", b"c")
+    assert world.take_all() == [b"a"]  # the rate holds
 
 
 # --- lives of the router ---------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from typing import Any
 from rpcmq.core.queue.port import Items
 from rpcmq.core.queue.queues import NewItem, Queues
 from rpcmq.core.queue.work_queue import Given, WorkQueue
-from rpcmq.store.contract import Change, Lane, Maker, Position, Verdict
+from rpcmq.store.contract import Change, Incoming, Lane, Maker, Position, Recovered, Verdict
 from rpcmq.store.memory import MemoryStore
 
 __all__ = ["VirtualStore", "World"]
@@ -21,6 +21,7 @@ class VirtualStore:
     def __init__(self, store: MemoryStore) -> None:
         self.store = store
         self.waits_for = ""
+        self.on_reopened: Callable[[], object] = lambda: None
         self.waiting: deque[tuple[Callable[[], Any], Callable[[Any], object]]] = deque()
 
     def apply(self, changes: Sequence[Change], then: Callable[[list[Verdict]], object]) -> None:
@@ -35,6 +36,23 @@ class VirtualStore:
     def next_due(self, after: Position, then: Callable[[int], object]) -> None:
         self.waiting.append((lambda: self.store.next_due(after), then))
 
+    def read_incoming(self, most: int, most_bytes: int, then: Callable[[Sequence[Incoming]], object]) -> None:
+        self.waiting.append((lambda: self.store.read_incoming(most, most_bytes), then))
+
+    def read_dead(
+        self, queue: str, after: Position, most: int, most_bytes: int, then: Callable[[Items], object]
+    ) -> None:
+        self.waiting.append((lambda: self.store.read_dead(queue, after, most, most_bytes), then))
+
+    def recount(self, then: Callable[[Recovered], object]) -> None:
+        self.waiting.append((self.store.recount, then))
+
+    def reopen(self, done: int) -> None:
+        """The store fails and is opened again: of what it has not answered, so much was done, and comes again."""
+        for step, _ in list(self.waiting)[:done]:
+            step()
+        self.on_reopened()
+
     def answer(self) -> None:
         """Answer the first request."""
         step, then = self.waiting.popleft()
@@ -44,8 +62,8 @@ class VirtualStore:
 class World:
     """The queues of a router, its store, and the time."""
 
-    def __init__(self) -> None:
-        self.store = MemoryStore()
+    def __init__(self, has_incoming: bool = False) -> None:
+        self.store = MemoryStore(has_incoming)
         self.now = 100.0
         self._count = 0
         self.begin()

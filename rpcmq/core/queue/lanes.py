@@ -1,0 +1,118 @@
+"""The lanes of one queue: the item that is next, by priority and age, and how far items may be given."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from itertools import chain
+
+from rpcmq.core.queue.lane_reader import LaneReader
+from rpcmq.core.queue.port import StorePort
+from rpcmq.store.contract import Damaged, Lane, Note, Stored, Verdict
+
+__all__ = ["HORIZON", "Lanes"]
+
+#: Numbers of a lane up to which items may be given, without saying so to the store first.
+_AHEAD = 1000
+#: The name of a lane's horizon in the store begins with this.
+HORIZON = "horizon"
+
+
+class Lanes:
+    """The items of one queue that are in memory, or can be read.
+
+    Args:
+        horizons: the greatest number that may have been given in a former life, of each lane that there is.
+        doubt_until: monotonic seconds until which workers may still run what was given in a former life.
+        on_ready: called when there may be something to take.
+    """
+
+    def __init__(
+        self, queue: str, store: StorePort, horizons: dict[Lane, int], doubt_until: float,
+        on_ready: Callable[[], object],
+    ) -> None:  # fmt: skip
+        self._queue = queue
+        self._store = store
+        self._on_ready = on_ready
+        self.doubt_until = doubt_until
+        #: By priority, the highest first.
+        self._lanes: dict[int, _Lane] = {}
+        for lane, horizon in sorted(horizons.items(), reverse=True):
+            doubtful = LaneReader(store, lane, until=horizon)
+            self._lanes[lane.priority] = _Lane(LaneReader(store, lane, horizon), doubtful, horizon)
+
+    def __iter__(self) -> Iterator[int]:
+        """The priorities, the highest first."""
+        return iter(self._lanes)
+
+    def accepted(self, item: Stored) -> None:
+        """A new item is in the store."""
+        self._lane(item.lane).reader.accepted(item)
+
+    def skipped(self, of: Lane, number: int) -> None:
+        """A new item is in the store, which is due later."""
+        self._lane(of).reader.skipped(number)
+
+    def may_have_more(self, of: Lane) -> None:
+        """An item of that lane is in the store whose number is not known."""
+        self._lane(of).reader.may_have_more()
+
+    def became_due(self, item: Stored) -> None:
+        """A postponed item is due."""
+        self._lane(item.lane).due.append(item)
+
+    def _lane(self, of: Lane) -> _Lane:
+        lane = self._lanes.get(of.priority)
+        if lane is None:
+            lane = self._lanes[of.priority] = _Lane(LaneReader(self._store, of, has_more=False), None, 0)
+            self._lanes = dict(sorted(self._lanes.items(), reverse=True))
+        return lane
+
+    def pop(self, now: float) -> Stored | Damaged | None:
+        """Remove and return the item whose turn it is; None: there is none, or it is still being read."""
+        is_over = now >= self.doubt_until
+        for priority, lane in self._lanes.items():
+            if is_over and lane.due:
+                return lane.due.popleft()
+            if is_over and lane.doubtful is not None and (item := lane.doubtful.head) is not None:
+                lane.doubtful.pop()
+                return item
+            item = lane.reader.head
+            if item is not None and self._may_be_given(priority, lane, item.number):
+                lane.reader.pop()
+                return item
+        return None
+
+    def _may_be_given(self, priority: int, lane: _Lane, number: int) -> bool:
+        """Whether the store knows that ``number`` may have been given; it is told in time, for many at once."""
+        if number > lane.asked - _AHEAD // 2:
+            lane.asked = asked = number + _AHEAD
+            name = f"{HORIZON} {priority} {self._queue}"
+
+            def known(verdicts: list[Verdict]) -> None:
+                lane.horizon = asked
+                self._on_ready()
+
+            self._store.apply([Note(name, asked.to_bytes(8))], known)
+        return number <= lane.horizon
+
+    def heads(self) -> Iterator[Stored]:
+        """The items of each lane that were read and are next; more is read where nothing was."""
+        for lane in self._lanes.values():
+            rows = (lane.due, lane.doubtful.items if lane.doubtful is not None else (), lane.reader.items)
+            first = next((each for each in chain(*rows) if isinstance(each, Stored)), None)
+            if first is not None:
+                yield first
+
+
+class _Lane:
+    """One lane: the items that are next, and how far they may be given."""
+
+    def __init__(self, reader: LaneReader, doubtful: LaneReader | None, horizon: int) -> None:
+        self.reader = reader
+        #: Items that may have run in a former life of the router, and may still do.
+        self.doubtful = doubtful
+        #: The store knows that items up to this number may have been given; and it was told so of these.
+        self.horizon = self.asked = horizon
+        #: Items that are due.
+        self.due: deque[Stored] = deque()

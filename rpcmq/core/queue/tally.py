@@ -1,0 +1,59 @@
+"""The number of items that a queue has, by state.
+
+Counted when the store has answered, so that it is what the store has: after the store was opened again in the middle of
+something, and nobody knows what of it is there, the store is asked, and its answer stands at the same place among the
+others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rpcmq.store.contract import Damaged, Lane, Recovered, Stored
+
+__all__ = ["Tally"]
+
+
+class Tally:
+    """The items of one queue.
+
+    Attributes:
+        items: those that have not ended.
+        postponed: of these, as the store has it: also one that is due and was read.
+        in_hand: of the postponed, those that were read because they are due.
+        ending: items whose end the store was told of, and has not answered.
+        dead: those that are dead.
+    """
+
+    __slots__ = ("dead", "ending", "in_hand", "items", "postponed")
+
+    def __init__(self) -> None:
+        self.items = self.postponed = self.in_hand = self.ending = self.dead = 0
+
+    def recount(self, queue: str, priorities: Iterable[int], content: Recovered) -> None:
+        """Take over what the store has of ``queue``."""
+        lanes = [Lane(queue, priority) for priority in priorities]
+        self.postponed = sum(content.postponed.get(lane, 0) for lane in lanes)
+        self.items = self.postponed + sum(content.ready.get(lane, 0) for lane in lanes)
+        self.dead = content.dead.get(queue, 0)
+
+    @property
+    def later(self) -> int:
+        """Items that are not due yet."""
+        return self.postponed - self.in_hand
+
+    def comes_again(self, item: Stored | Damaged) -> None:
+        """An item was postponed that a worker had."""
+        self.ending -= 1
+        if item.position.due:
+            self.in_hand -= 1
+        else:
+            self.postponed += 1
+
+    def ended(self, item: Stored | Damaged) -> None:
+        """An item has ended that was given, or could have been."""
+        self.ending -= 1
+        self.items -= 1
+        if item.position.due:
+            self.postponed -= 1
+            self.in_hand -= 1
