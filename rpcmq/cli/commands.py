@@ -36,6 +36,7 @@ COMMANDS = {
     "ls": ("listing", "List processes, topics, consumers, credit, and what is in flight."),
     "describe": ("listing", "Show the methods that are served on a topic."),
     "purge": ("controls", "Drop what waits for a topic."),
+    "queue": ("queue", "Show the work queues and their items, and change something about them."),
     "mesh": ("mesh", "Show the routers of a mesh and their links; join or leave it."),
     "kick": ("controls", "End the links of a process."),
     "ping": ("ping", "Measure round trips to the router or to the consumers of a topic."),

@@ -14,6 +14,7 @@ from rpcmq.client.queue.messages import Message
 from rpcmq.client.queue.protocol import DONE, REJECTED, WorkAnswer, WorkOrder, to_workers
 from rpcmq.core.queue.work_queue import Given, WorkQueue
 from rpcmq.errors import CallError, CallTimeout, LinkLost, RpcError
+from rpcmq.queue_server.progress import Progress
 
 __all__ = ["Dispatcher"]
 
@@ -21,8 +22,6 @@ log = logging.getLogger("rpcmq.queue")
 
 #: Items that are on their way to workers, and not known to be begun, at the most; and their bytes.
 _WINDOW, _WINDOW_BYTES = 64, 8 << 20
-#: Of so many items one is reported when it was begun. Items are begun in their order, or nearly.
-_REPORTED = 8
 #: The longest that an item may run (seconds): a router takes no longer calls.
 LONGEST = 86_400.0
 #: Pause before an item is offered again that no router has taken (seconds).
@@ -34,7 +33,10 @@ class Dispatcher:
 
     Args:
         owner: the name of the router that this queue server belongs to.
-        wall: milliseconds of the wall clock now.
+
+    Attributes:
+        progress: how its items move.
+        refusal: the reason for which no router takes an item at present; empty: nothing is the matter.
     """
 
     def __init__(self, queue: WorkQueue, client: Client, owner: str) -> None:
@@ -48,6 +50,13 @@ class Dispatcher:
         self._unbegun_bytes = 0
         self._running: set[gevent.Greenlet[..., None]] = set()
         self._is_stopped = False
+        self.progress = Progress(monotonic())
+        self.refusal = ""
+
+    @property
+    def unbegun(self) -> int:
+        """The number of items that are on their way to workers, and not known to be begun."""
+        return len(self._unbegun)
 
     def pump(self) -> None:
         """Give as many items as there are, and as may be on their way."""
@@ -65,13 +74,14 @@ class Dispatcher:
 
     def _begun(self, number: int, _: object = None) -> None:
         """The item ``number`` was begun, and so were, or nearly, those that were given before it."""
+        self.progress.begun(monotonic())
         unbegun = self._unbegun
         while unbegun and (first := next(iter(unbegun))) <= number:
             self._unbegun_bytes -= unbegun.pop(first)
         self.pump()
 
     def _run(self, number: int, given: Given) -> None:
-        order = self._order(given, number % _REPORTED == 0)
+        order = self._order(given, self.progress.is_reported(number))
         tell = partial(self._begun, number) if order.tell else None
         message = {"method": "run", "args": {"order": tuple(order)}}
         try:
@@ -82,6 +92,7 @@ class Dispatcher:
             self._not_answered(given, error)
         except CallError as error:
             # No router has taken it: full, draining, or no right.
+            self.refusal = str(error)
             gevent.sleep(_PAUSE)
             log.warning("queue %r: an item could not be offered: %s", self._queue.name, error)
             self._queue.not_begun(given.fence)
@@ -104,6 +115,8 @@ class Dispatcher:
 
     def _answered(self, given: Given, answer: WorkAnswer) -> None:
         now = monotonic()
+        self.refusal = ""
+        self.progress.ended(now, self._queue.wall(now), given.item, answer.seconds, answer.outcome == DONE)
         if answer.outcome == DONE:
             self._queue.done(given.fence)
         elif answer.outcome == REJECTED:

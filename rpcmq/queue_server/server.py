@@ -5,18 +5,21 @@ from __future__ import annotations
 import logging
 import time
 from time import monotonic
+from typing import Any
 
 import gevent
 from gevent.event import Event
 
 from rpcmq.client import Client, Service
-from rpcmq.client.queue.protocol import QUEUES, all_queues
+from rpcmq.client.queue.protocol import CHANGE, LOOK, OPERATORS, QUEUES, all_queues
 from rpcmq.core.queue.queues import Queues
 from rpcmq.core.queue.work_queue import WorkQueue
 from rpcmq.errors import RpcError
 from rpcmq.queue_server.dispatcher import Dispatcher
 from rpcmq.queue_server.endpoints import AllQueues, OneQueue
+from rpcmq.queue_server.operators import Change, Look, Watched
 from rpcmq.queue_server.store_process import StoreProcess
+from rpcmq.queue_server.watch import Watch
 
 __all__ = ["QueueServer"]
 
@@ -56,6 +59,7 @@ class QueueServer:
         self._is_over = False
         self._dispatchers: dict[str, Dispatcher] = {}
         self._services: dict[str, Service] = {}
+        self._watched: dict[str, Watched] = {}
         try:
             recovered = self.store.wait(seconds)
             self.queues = Queues(self.store, recovered, monotonic(), self.wall)
@@ -79,7 +83,8 @@ class QueueServer:
         if name in self._dispatchers:
             return
         queue = self.queues.queue(name)
-        self._dispatchers[name] = Dispatcher(queue, self._client, self._owner)
+        dispatcher = self._dispatchers[name] = Dispatcher(queue, self._client, self._owner)
+        self._watched[name] = Watched(Watch(queue, dispatcher, self.store, self._client), dispatcher.progress)
         service = Service(
             name, OneQueue(name, self.queues, self.wall), host=self._owner, client=self._client, exchange=QUEUES,
             concurrency=_PUTS,
@@ -88,6 +93,7 @@ class QueueServer:
             service.start(_ROUTER)
         except BaseException:
             self._dispatchers.pop(name)
+            self._watched.pop(name)
             raise
         self._services[name] = service
         self._on_ready(queue)
@@ -102,10 +108,23 @@ class QueueServer:
             self.serve(name)
         everything.start(_ROUTER)
         self._services[""] = everything
+        self._serve_operators()
         while not self._is_over:
             self._wake.wait(min(_LONGEST, max(0.001, self.queues.next_deadline() - monotonic())))
             self._wake.clear()
             self._step()
+
+    def _serve_operators(self) -> None:
+        look = Look(self._owner, self.queues, self._watched, self._state_of_store)
+        change = Change(self.queues, self._watched, self.serve)
+        for topic, endpoint in ((LOOK, look), (CHANGE, change)):
+            service = Service(topic, endpoint, host=self._owner, client=self._client, exchange=OPERATORS)
+            service.start(_ROUTER)
+            self._services[f"{OPERATORS} {topic}"] = service
+
+    def _state_of_store(self) -> dict[str, Any]:
+        store = self.store
+        return {"waits_for": store.waits_for, "unanswered": store.unanswered, "restarts": store.restarts}
 
     def _step(self) -> None:
         now = monotonic()

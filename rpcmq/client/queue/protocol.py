@@ -3,6 +3,9 @@
 The queue server is a service. It serves each queue's topic in the exchange :data:`QUEUES` as the server of the name of
 its router, the queue's *owner*; and it calls the workers of a queue, who serve its topic in the exchange
 :data:`WORKERS`. So the rights of calls are those of items, and a queue cannot be confused with any topic of a program.
+
+Operators call the topics :data:`LOOK` and :data:`CHANGE` in the exchange :data:`OPERATORS`, each queue server under the
+name of its router: so the right to look, and the right to change something, are none of those to put and to work.
 """
 
 from __future__ import annotations
@@ -14,8 +17,11 @@ from rpcmq.payload.bounded_text import short_repr
 from rpcmq.wire import Address
 
 __all__ = [
+    "CHANGE",
     "DONE",
     "FAILED",
+    "LOOK",
+    "OPERATORS",
     "PRIORITIES",
     "QUEUES",
     "REJECTED",
@@ -25,6 +31,7 @@ __all__ = [
     "WorkAnswer",
     "WorkOrder",
     "all_queues",
+    "at_operators",
     "at_owner",
     "check_queue",
     "to_workers",
@@ -34,6 +41,8 @@ __all__ = [
 QUEUES, WORKERS = "rpcmq.queue", "rpcmq.work"
 #: The topic of every queue server, whatever queues it has.
 _ALL = "rpcmq.queues"
+#: The exchange of operators, and its two topics.
+OPERATORS, LOOK, CHANGE = "rpcmq.queue.admin", "look", "change"
 #: The ends of an attempt, as a worker says it.
 DONE, FAILED, REJECTED = "done", "failed", "rejected"
 #: Priorities of items: the higher goes first.
@@ -120,6 +129,7 @@ class WorkAnswer(NamedTuple):
         text: the reason, with a traceback where there is one.
         again: seconds until it is to be tried again; None: as the queue's back-off says.
         format, result: of one that is done and whose result is wanted.
+        seconds: that the worker has worked at it.
     """
 
     outcome: str
@@ -127,6 +137,7 @@ class WorkAnswer(NamedTuple):
     again: float | None = None
     format: int = 0
     result: bytes = b""
+    seconds: float = 0.0
 
 
 def all_queues(owner: str = "") -> Address:
@@ -137,6 +148,11 @@ def all_queues(owner: str = "") -> Address:
 def at_owner(queue: str, owner: str) -> Address:
     """The address of ``queue`` at its ``owner``."""
     return Address(queue, owner, QUEUES)
+
+
+def at_operators(topic: str, owner: str) -> Address:
+    """The address for operators, :data:`LOOK` or :data:`CHANGE`, of the queue server of ``owner``."""
+    return Address(topic, owner, OPERATORS)
 
 
 def to_workers(queue: str) -> Address:

@@ -89,6 +89,11 @@ class _Runner:
         assert request is not None
         if asked.tell:
             request.progress(None)
+        begun = monotonic()
+        answer = self._work(asked, request)
+        return tuple(answer._replace(seconds=monotonic() - begun))
+
+    def _work(self, asked: WorkOrder, request: Request) -> WorkAnswer:
         set_current_item(Item(asked, partial(self._remaining, request, asked.lease)))
         try:
             result = self._result(asked)
@@ -96,16 +101,16 @@ class _Runner:
             if asked.wants_result:
                 format, encoded = self._worker.client.process.codec.encode(result)
         except RetryLater as error:
-            return tuple(WorkAnswer(FAILED, str(error), error.seconds))
+            return WorkAnswer(FAILED, str(error), error.seconds)
         except Reject as error:
-            return tuple(WorkAnswer(REJECTED, str(error)))
+            return WorkAnswer(REJECTED, str(error))
         except BaseException as error:
             if is_interrupt(error):
                 raise
-            return tuple(WorkAnswer(FAILED, _traceback_of(error)))
+            return WorkAnswer(FAILED, _traceback_of(error))
         finally:
             set_current_item(None)
-        return tuple(WorkAnswer(DONE, format=format, result=encoded))
+        return WorkAnswer(DONE, format=format, result=encoded)
 
     def _result(self, order: WorkOrder) -> Any:
         worker = self._worker

@@ -115,6 +115,10 @@ class WorkQueue:
         tally = self.tally
         return max(0, tally.items - tally.later - tally.ending - len(self._given))
 
+    def in_doubt(self, now: float) -> float:
+        """Seconds for which workers may still have what a former life has given; 0: they have not."""
+        return max(0.0, self._lanes.doubt_until - now)
+
     def figures(self, now: float) -> dict[str, Any]:
         """The number of items by state, and in ``oldest`` the age in seconds of the oldest of them, where it is known.
 

@@ -1,0 +1,108 @@
+"""``rpcmq queue pause``, ``resume`` and ``set``: what an operator changes about a queue as a whole."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from rpcmq.cli.exit_codes import ExitCode
+from rpcmq.cli.options import State, connects, json_option
+from rpcmq.cli.output import Output, print_json
+from rpcmq.cli.queue_owners import Answers, ask, known, of_owners, say_silent, silent_code
+from rpcmq.cli.text import plain
+from rpcmq.cli.values import parse_value
+from rpcmq.errors import UsageError
+
+__all__ = ["pause_command", "resume_command", "set_command"]
+
+
+@click.command("pause")
+@click.argument("queue")
+@of_owners
+@json_option
+@connects
+@click.pass_obj
+def pause_command(state: State, queue: str, owner: str | None, timeout: float) -> int | None:
+    """Give no items of QUEUE to workers any more, until `rpcmq queue resume QUEUE`.
+
+    Items that workers have go on, and items are put as ever. The exit code is 1 if no router has it, or a queue
+    server does not answer.
+    """
+    answers = ask(state, owner, timeout, lambda operators, name: operators.change(name, "pause", queue=queue))
+    return _told(state, queue, answers, "paused", "was paused already")
+
+
+@click.command("resume")
+@click.argument("queue")
+@of_owners
+@json_option
+@connects
+@click.pass_obj
+def resume_command(state: State, queue: str, owner: str | None, timeout: float) -> int | None:
+    """Give items of QUEUE to workers again, after `rpcmq queue pause QUEUE`.
+
+    The exit code is 1 if no router has it, or a queue server does not answer.
+    """
+    answers = ask(state, owner, timeout, lambda operators, name: operators.change(name, "resume", queue=queue))
+    return _told(state, queue, answers, "resumed", "was not paused")
+
+
+def _told(state: State, queue: str, answers: Answers, changed: str, unchanged: str) -> int | None:
+    found = known(answers, queue)
+    if state.json:
+        rows = [{"owner": name, **answer} for name, answer in found.items()]
+        print_json({"queue": queue, "owners": rows, "silent": answers.silent_rows()})
+        return silent_code(answers)
+    for name, answer in found.items():
+        click.echo(plain(f"{queue} of {name}: {changed if answer['changed'] else unchanged}"))
+    say_silent(Output(stderr=True), answers)
+    return silent_code(answers)
+
+
+@click.command("set")
+@click.argument("queue")
+@click.argument("settings", nargs=-1, required=True, metavar="NAME=VALUE...")
+@click.option("--create", is_flag=True, help="Make the queue where it is not there yet.")
+@of_owners
+@json_option
+@connects
+@click.pass_obj
+def set_command(
+    state: State, queue: str, settings: tuple[str, ...], create: bool, owner: str | None, timeout: float
+) -> int | None:
+    """Give QUEUE other settings, while it runs: `rpcmq queue set billing attempts=10 lease=60`.
+
+    `rpcmq queue show QUEUE` lists them. What is not named stays as it is. Workers that have an item go on by the
+    settings with which it was given. The exit code is 1 if no router has the queue, or one refuses.
+    """
+    values = _parsed(settings)
+
+    def set_at(operators: Any, name: str) -> Any:
+        return operators.change(name, "set", queue=queue, settings=values, create=create)
+
+    answers = ask(state, owner, timeout, set_at)
+    found = known(answers, queue)
+    refusals = {name: answer["refusal"] for name, answer in found.items() if "refusal" in answer}
+    if refusals:
+        name, text = next(iter(refusals.items()))
+        raise UsageError(f"queue {queue!r} of {name}: {text}")
+    if state.json:
+        rows = [{"owner": name, **answer} for name, answer in found.items()]
+        print_json({"queue": queue, "owners": rows, "silent": answers.silent_rows()})
+        return silent_code(answers)
+    for name, answer in found.items():
+        shown = ", ".join(f"{key}={answer['settings'][key]}" for key in values)
+        click.echo(plain(f"{queue} of {name}: {shown}"))
+    say_silent(Output(stderr=True), answers)
+    return ExitCode.FAILED if answers.silent else None
+
+
+def _parsed(settings: tuple[str, ...]) -> dict[str, Any]:
+    values = {}
+    for each in settings:
+        name, equals, value = each.partition("=")
+        if not equals or not name:
+            raise click.UsageError(f"{each!r}: expected NAME=VALUE, such as attempts=10")
+        values[name] = parse_value(value)
+    return values

@@ -1,0 +1,54 @@
+"""The queue servers of a mesh as an operator asks them: each for its own queues."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rpcmq.client.client import Client
+from rpcmq.client.queue.protocol import CHANGE, LOOK, at_operators
+
+__all__ = ["Operators"]
+
+
+class Operators:
+    """Asks the queue servers that the router of ``client`` can reach.
+
+    Args:
+        seconds: that an answer may take.
+    """
+
+    def __init__(self, client: Client, seconds: float) -> None:
+        self._client = client
+        self._seconds = seconds
+
+    def routers(self) -> list[str]:
+        """The names of all routers of the mesh: those that may have a queue server.
+
+        Raises:
+            RpcError: as for :meth:`rpcmq.Client.query`; it needs the right ``admin`` on ``mesh``.
+        """
+        view = self._client.query("mesh", self._seconds)
+        others = [row["name"] for row in view["routers"] if row["name"] and row["state"] != "left"]
+        return [view["router"], *sorted(others)]
+
+    def look(self, owner: str, method: str, **args: Any) -> Any:
+        """Ask the queue server of ``owner`` for something.
+
+        Raises:
+            NoConsumer: there is none.
+            RpcError: as for :meth:`rpcmq.Client.call`; it needs the right ``call`` on ``look``, or ``look.OWNER``.
+        """
+        return self._ask(LOOK, owner, method, args)
+
+    def change(self, owner: str, method: str, **args: Any) -> Any:
+        """Have the queue server of ``owner`` change something.
+
+        Raises:
+            NoConsumer: there is none.
+            RpcError: as for :meth:`rpcmq.Client.call`; it needs the right ``call`` on ``change``, or ``change.OWNER``.
+        """
+        return self._ask(CHANGE, owner, method, args)
+
+    def _ask(self, topic: str, owner: str, method: str, args: dict[str, Any]) -> Any:
+        message = {"method": method, "args": args}
+        return self._client.call(None, at_operators(topic, owner), message, self._seconds, mandatory=True, retry=False)

@@ -1,0 +1,114 @@
+"""The methods for operators: to look at the queues of this owner, and to change something about them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, fields, replace
+from time import monotonic
+from typing import Any
+
+from gevent.event import Event
+from gevent.pool import Pool
+
+from rpcmq.core.queue.policy import Policy
+from rpcmq.core.queue.queues import Queues
+from rpcmq.queue_server.progress import Progress
+from rpcmq.queue_server.watch import Watch
+
+__all__ = ["Change", "Look", "Watched"]
+
+#: Queues whose workers are asked at a time.
+_AT_ONCE = 16
+
+
+class Watched:
+    """A queue that is served.
+
+    Attributes:
+        watch: says whether it moves.
+        progress: says how long its items take.
+    """
+
+    def __init__(self, watch: Watch, progress: Progress) -> None:
+        self.watch = watch
+        self.progress = progress
+
+    def row(self) -> dict[str, Any]:
+        """Its row in a list of queues."""
+        return self.watch.row(monotonic())
+
+
+class Look:
+    """What operators may see.
+
+    Args:
+        owner: the name of the router that this queue server belongs to.
+        served: the queues, by name.
+        store: the state of the store.
+    """
+
+    def __init__(
+        self, owner: str, queues: Queues, served: Mapping[str, Watched], store: Callable[[], dict[str, Any]]
+    ) -> None:
+        self._owner = owner
+        self._queues = queues
+        self._served = served
+        self._store = store
+
+    def queues(self, ctx: Any) -> dict[str, Any]:
+        """The queues, each with its state and its numbers of items."""
+        rows = Pool(_AT_ONCE).map(Watched.row, [self._served[name] for name in sorted(self._served)])
+        return {"owner": self._owner, "store": self._store(), "queues": rows}
+
+    def show(self, ctx: Any, queue: str) -> dict[str, Any] | None:
+        """Tell all about one queue; None: it is not known here."""
+        served = self._served.get(queue)
+        if served is None:
+            return None
+        settings = asdict(self._queues.queue(queue).policy)
+        return {**served.row(), "settings": settings, "times": served.progress.times(), "store": self._store()}
+
+
+class Change:
+    """What operators may change. Each method returns None where the queue is not known here."""
+
+    def __init__(self, queues: Queues, served: Mapping[str, Watched], serve: Callable[[str], object]) -> None:
+        self._queues = queues
+        self._served = served
+        self._serve = serve
+
+    def pause(self, ctx: Any, queue: str) -> dict[str, Any] | None:
+        """Give no items of the queue to workers; those that workers have go on."""
+        return self._set_paused(queue, True)
+
+    def resume(self, ctx: Any, queue: str) -> dict[str, Any] | None:
+        """Give items of the queue to workers again."""
+        return self._set_paused(queue, False)
+
+    def _set_paused(self, name: str, is_paused: bool) -> dict[str, Any] | None:
+        if name not in self._served:
+            return None
+        queue = self._queues.queue(name)
+        was, queue.is_paused = queue.is_paused, is_paused
+        queue.on_ready()
+        return {"changed": was != is_paused}
+
+    def set(self, ctx: Any, queue: str, settings: dict[str, Any], create: bool) -> dict[str, Any] | None:
+        """Give the queue other settings; return all of them, or the reason for which they are refused."""
+        if queue not in self._served:
+            if not create:
+                return None
+            self._serve(queue)
+        before = self._queues.queue(queue).policy
+        known = [field.name for field in fields(Policy)]
+        if unknown := sorted(set(settings) - set(known)):
+            return {"refusal": f"there is no setting {unknown[0]!r}; there are {', '.join(known)}"}
+        try:
+            policy = replace(before, **settings)
+        except ValueError as error:
+            return {"refusal": str(error)}
+        stored = Event()
+        self._queues.declare(monotonic(), queue, policy, stored.set)
+        stored.wait()
+        self._queues.queue(queue).on_ready()
+        return {"settings": asdict(policy)}

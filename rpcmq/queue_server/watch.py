@@ -1,0 +1,135 @@
+"""Whether the items of a queue move; if not, since when, and what they wait for. Logged where that lasts."""
+
+from __future__ import annotations
+
+import logging
+from time import monotonic
+from typing import Any, Protocol
+
+from rpcmq.client import Client
+from rpcmq.client.queue.protocol import to_workers
+from rpcmq.core.queue.work_queue import WorkQueue
+from rpcmq.errors import CallError, NoConsumer, RpcError
+from rpcmq.queue_server.dispatcher import Dispatcher
+from rpcmq.server.log import log_event
+
+__all__ = ["ALARM", "WaitingStore", "Watch"]
+
+log = logging.getLogger("rpcmq.queue")
+
+#: Seconds after which a queue whose items do not move is said to stand still; and between two lines of the log.
+ALARM = 60.0
+#: Seconds without movement from which on somebody may ask what the items wait for.
+_STILL = 1.0
+#: Seconds in which a worker that is free answers, and for which an answer is believed.
+_PING, _BELIEVED = 0.5, 1.0
+
+
+class WaitingStore(Protocol):
+    """A store, which may not answer at present."""
+
+    @property
+    def waits_for(self) -> str:
+        """The reason; empty: nothing is the matter."""
+
+
+class Watch:
+    """Watches the queue of ``dispatcher``."""
+
+    def __init__(self, queue: WorkQueue, dispatcher: Dispatcher, store: WaitingStore, client: Client) -> None:
+        self._queue = queue
+        self._dispatcher = dispatcher
+        self._store = store
+        self._client = client
+        self._since: float | None = None
+        self._logged = float("-inf")
+        self._workers, self._asked = "", float("-inf")
+
+    @property
+    def waiting(self) -> int:
+        """The number of items that could be worked at."""
+        return self._queue.ready + self._dispatcher.unbegun
+
+    def still(self, now: float) -> float:
+        """Seconds since which items wait and none of the queue has moved; 0: they move, or there is none."""
+        if not self.waiting:
+            self._since = None
+        elif self._since is None or self._dispatcher.progress.moved > self._since:
+            self._since = max(self._dispatcher.progress.moved, now if self._since is None else self._since)
+        return 0.0 if self._since is None else max(0.0, now - self._since)
+
+    def alarm(self, now: float) -> None:
+        """Log, once a minute, that the queue stands still. To be called each second or so."""
+        still = self.still(now)
+        if still < ALARM or now - self._logged < ALARM:
+            return
+        self._logged = now
+        name, waiting, why = self._queue.name, self.waiting, self.why(now)
+        text = f"queue {name!r} stands still: {waiting} item(s) wait, none has moved for {still:.0f} s: {why}"
+        log_event(
+            log, logging.WARNING, "queue stands still", text, queue=name, items=waiting, seconds=round(still), why=why
+        )
+
+    def why(self, now: float) -> str:
+        """What the items that could be worked at wait for; empty: nothing. May ask whether there are workers."""
+        queue, dispatcher = self._queue, self._dispatcher
+        if self._store.waits_for:
+            return f"the store does not answer: {self._store.waits_for}"
+        if queue.is_paused:
+            return f"paused by an operator: rpcmq queue resume {queue.name}"
+        if not self.waiting or self.still(now) < _STILL:
+            return ""
+        if dispatcher.refusal:
+            return f"no router takes them: {dispatcher.refusal}"
+        if dispatcher.unbegun:
+            return self._ask_workers(now)
+        limit = queue.policy.concurrency
+        if limit and queue.running >= limit:
+            return f"{queue.running} are worked at, as many as the queue's setting concurrency allows"
+        if (seconds := queue.in_doubt(now)) > 0:
+            return f"the queue server was killed, and workers may still have them: given again in {seconds:.0f} s"
+        return "they wait for others that have the same key, or are read from the store"
+
+    def _ask_workers(self, now: float) -> str:
+        if now - self._asked >= _BELIEVED:
+            self._workers = self._state_of_workers()
+            self._asked = monotonic()
+        return self._workers
+
+    def _state_of_workers(self) -> str:
+        message = {"method": "rpcmq.ping", "args": {}}
+        address = to_workers(self._queue.name)
+        try:
+            self._client.call(None, address, message, _PING, mandatory=True, retry=False)
+        except NoConsumer:
+            return f"no worker on queue {self._queue.name}"
+        except CallError:
+            return "its workers are busy"
+        except RpcError as error:
+            return f"its workers cannot be reached: {error}"
+        return "its workers are busy"
+
+    def row(self, now: float) -> dict[str, Any]:
+        """The state of the queue and its numbers of items, and the reason for which they wait."""
+        unbegun, still = self._dispatcher.unbegun, self.still(now)
+        figures = self._queue.figures(now)
+        why = self.why(now)
+        return {
+            "queue": self._queue.name,
+            "state": self._state(figures["is_paused"], still),
+            **figures,
+            # What is on its way to workers is not worked at yet.
+            "ready": figures["ready"] + unbegun,
+            "running": figures["running"] - unbegun,
+            "still": round(still, 1),
+            "why": why,
+        }
+
+    def _state(self, is_paused: bool, still: float) -> str:
+        if is_paused:
+            return "paused"
+        if still >= ALARM:
+            return "stands still"
+        if still >= _STILL:
+            return "waits"
+        return "works" if self.waiting or self._queue.running else "idle"

@@ -1,0 +1,181 @@
+"""``rpcmq queue`` as an operator types it, over two routers with a queue server each."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from rpcmq import Client, Reject, Worker
+from rpcmq.testing import InProcessRouter, eventually, routers
+from rpcmq.testing.processes import Program
+
+pytestmark = pytest.mark.integration
+
+Invoke = Callable[..., SimpleNamespace]
+
+
+class QueueServer(Program):
+    """The queue server of ``router``, with a store in ``where``."""
+
+    def __init__(self, router: InProcessRouter, name: str, where: Path) -> None:
+        command = [sys.executable, "-m", "rpcmq.queue_server", "--router", router.url, "--owner", name]
+        super().__init__([*command, "--store", str(where / name)], name=f"queue server {name}")
+
+    def _await_ready(self) -> None:
+        self.expect("are served")
+
+
+class Billing:
+    """Charges invoices."""
+
+    def charge(self, ctx: Any, invoice: int) -> None:
+        """Charge it, unless it is negative."""
+        if invoice < 0:
+            raise ValueError("negative")
+        if invoice == 0:
+            raise Reject("nothing to charge")
+
+
+@pytest.fixture(scope="module")
+def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[InProcessRouter]]:
+    """The routers a and b, each with a queue server, and c without."""
+    where = tmp_path_factory.mktemp("queues")
+    with ExitStack() as stack:
+        found = stack.enter_context(routers(3))
+        for router, name in zip(found, "ab", strict=False):
+            stack.enter_context(QueueServer(router, name, where))
+        with Client(found[2].url) as client:
+            eventually(lambda: _answers(client, "a") and _answers(client, "b"))
+        yield found
+
+
+def _answers(client: Client, owner: str) -> bool:
+    from rpcmq.client.queue.operators import Operators
+    from rpcmq.errors import NoConsumer
+
+    try:
+        return bool(Operators(client, 5).look(owner, "queues")["owner"] == owner)
+    except NoConsumer:
+        return False
+
+
+def put(router: InProcessRouter, queue: str, *invoices: int, **options: Any) -> None:
+    with Client(router.url) as client:
+        client.put_many(None, queue, [{"method": "charge", "args": {"invoice": each}} for each in invoices], **options)
+
+
+def answer_of(ended: SimpleNamespace, code: int = 0) -> dict[str, Any]:
+    assert (ended.returncode, ended.stderr) == (code, "")
+    answer: dict[str, Any] = json.loads(ended.stdout)
+    return answer
+
+
+def row_of(invoke: Invoke, router: InProcessRouter, queue: str, owner: str = "a") -> dict[str, Any]:
+    rows = answer_of(invoke("queue", "show", queue, "--json", "--router", router.url))["owners"]
+    return next(row for row in rows if row["owner"] == owner)
+
+
+def test_queues_of_all_owners_side_by_side(system: list[InProcessRouter], invoke: Invoke) -> None:
+    put(system[0], "listed", 1, 2)
+    put(system[1], "listed", 1, delay=1000)
+    for router in system:
+        ended = invoke("queue", "ls", "--router", router.url)
+        assert (ended.returncode, ended.stderr) == (0, "")
+        rows = [line.split() for line in ended.stdout.splitlines()]
+        assert [row[:2] + row[3:7] for row in rows if row and row[0] == "listed" and row[1] == "b"] == [
+            ["listed", "b", "0", "1", "0", "0"]
+        ]
+    owners = answer_of(invoke("queue", "ls", "--json", "--router", system[2].url))["owners"]
+    known = {(owner["owner"], row["queue"]): row for owner in owners for row in owner["queues"]}
+    assert (known["a", "listed"]["ready"], known["b", "listed"]["postponed"]) == (2, 1)
+    only = answer_of(invoke("queue", "ls", "--json", "--owner", "b", "--router", system[0].url))["owners"]
+    assert [owner["owner"] for owner in only] == ["b"]
+
+
+def test_what_items_wait_for(system: list[InProcessRouter], invoke: Invoke) -> None:
+    put(system[0], "lonely", *range(12))
+    eventually(lambda: row_of(invoke, system[2], "lonely")["why"] == "no worker on queue lonely")
+    row = row_of(invoke, system[2], "lonely")
+    assert (row["ready"], row["running"], row["state"]) == (12, 0, "waits")
+    ended = invoke("queue", "show", "lonely", "--router", system[1].url)
+    assert ended.stdout.startswith("lonely of a: 12 items wait since ") and "no worker on queue lonely" in ended.stdout
+
+
+def test_what_has_ended_and_how_long_it_took(system: list[InProcessRouter], invoke: Invoke) -> None:
+    with Worker("worked", Billing(), router=system[0].url):
+        put(system[0], "worked", 1, 2, 0)
+        eventually(lambda: row_of(invoke, system[0], "worked")["counters"].get("dead") == 1)
+    row = row_of(invoke, system[0], "worked")
+    assert row["counters"] | {"given": 3, "done": 2, "rejected": 1} == row["counters"] and row["state"] == "idle"
+    assert (row["times"]["working"]["count"], row["times"]["whole"]["count"]) == (3, 2)
+    assert row["times"]["waiting"]["p50"] <= row["times"]["waiting"]["max"]
+    assert (row["ready"], row["running"], row["dead"]) == (0, 0, 1)
+
+
+def test_a_paused_queue_gives_nothing_until_it_is_resumed(system: list[InProcessRouter], invoke: Invoke) -> None:
+    at = ("--router", system[2].url)
+    put(system[0], "paused", -1, delay=1000)
+    ended = invoke("queue", "pause", "paused", *at)
+    assert (ended.returncode, ended.stdout) == (0, "paused of a: paused\n")
+    assert "was paused already" in invoke("queue", "pause", "paused", *at).stdout
+    with Worker("paused", Billing(), router=system[0].url):
+        put(system[0], "paused", 1)
+        row = row_of(invoke, system[0], "paused")
+        assert (row["state"], row["ready"], row["running"]) == ("paused", 1, 0)
+        assert row["why"] == "paused by an operator: rpcmq queue resume paused"
+        assert answer_of(invoke("queue", "resume", "paused", "--json", *at))["owners"] == [
+            {"owner": "a", "changed": True}
+        ]
+        eventually(lambda: row_of(invoke, system[0], "paused")["counters"].get("done") == 1)
+
+
+def test_settings_change_while_it_runs(system: list[InProcessRouter], invoke: Invoke) -> None:
+    at = ("--router", system[0].url)
+    ended = invoke("queue", "set", "fresh", "attempts=2", "backoff=0", *at)
+    assert ended.returncode == 1 and "no router has a queue 'fresh'" in ended.stderr
+    ended = invoke("queue", "set", "fresh", "attempts=2", "backoff=0", "--create", "--owner", "a", *at)
+    assert (ended.returncode, ended.stdout) == (0, "fresh of a: attempts=2, backoff=0\n")
+    with Worker("fresh", Billing(), router=system[0].url):
+        put(system[0], "fresh", -7)
+        eventually(lambda: row_of(invoke, system[0], "fresh")["dead"] == 1)
+    row = row_of(invoke, system[0], "fresh")
+    assert row["counters"]["failed"] == 2 and row["settings"]["attempts"] == 2
+    for wrong, text in (("attempts=0", "attempts must be"), ("speed=1", "no setting 'speed'; there are attempts")):
+        ended = invoke("queue", "set", "fresh", wrong, *at)
+        assert ended.returncode == 2 and text in ended.stderr
+    assert invoke("queue", "set", "fresh", "attempts", *at).returncode == 2
+
+
+def test_a_queue_that_nobody_has(system: list[InProcessRouter], invoke: Invoke) -> None:
+    put(system[0], "known", 1, delay=1000)
+    for command in (["show", "bilings"], ["pause", "bilings"]):
+        ended = invoke("queue", *command, "--router", system[1].url)
+        assert (ended.returncode, ended.stdout) == (1, "")
+        assert "no router has a queue 'bilings'; there are " in ended.stderr and "known" in ended.stderr
+
+
+def test_a_router_without_a_queue_server(system: list[InProcessRouter], invoke: Invoke) -> None:
+    ended = invoke("queue", "ls", "--owner", "c", "--router", system[2].url)
+    assert ended.returncode == 5 and "router 'c' has no queue server" in ended.stderr
+
+
+def test_a_mesh_without_queues(invoke: Invoke) -> None:
+    with routers(1) as (lone,):
+        ended = invoke("queue", "ls", "--json", "--router", lone.url)
+        assert ended.returncode == 5 and json.loads(ended.stderr)["error"] == "NoConsumer"
+
+
+def test_a_queue_server_that_does_not_answer_is_named(tmp_path: Path, invoke: Invoke) -> None:
+    with routers(1) as (lone,), QueueServer(lone, "a", tmp_path) as server:
+        put(lone, "listed", 1, delay=1000)
+        server.pause()
+        ended = invoke("queue", "ls", "--timeout", "0.5", "--router", lone.url)
+        assert ended.returncode == 1 and "the queue server of a does not answer: " in ended.stdout
+        server.resume()
