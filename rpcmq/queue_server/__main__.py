@@ -12,6 +12,7 @@ import gevent
 
 from rpcmq.client import Client
 from rpcmq.queue_server.server import QueueServer
+from rpcmq.server.limits import tune_gc
 from rpcmq.server.log import log_event, log_hub_errors, start_logging
 from rpcmq.store.contract import StoreError
 
@@ -49,6 +50,7 @@ def main(given: Sequence[str] | None = None) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         gevent.signal_handler(number, lambda: gevent.spawn(server.stop, arguments.drain_seconds))
     log_event(log, logging.INFO, "queue server", f"queues of {arguments.owner} in {arguments.store} are served")
+    tune_gc()
     server.run()
     client.close()
     return 0

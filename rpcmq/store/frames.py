@@ -47,6 +47,7 @@ __all__ = [
 
 _HEAD = Struct(">IQc")
 _INT, _LENGTH, _VERDICT = Struct(">q"), Struct(">I"), Struct(">qB")
+_THREE, _TWO_AND_LENGTH = Struct(">qqq"), Struct(">qqI")
 _MOST_BYTES = 1 << 30
 
 #: Letter -> class, and its fields: i integer, b blob, s text, L lane, M maker, P position.
@@ -119,14 +120,6 @@ class _Reader:
         self._content = content
         self.at = 0
 
-    @property
-    def has_more(self) -> bool:
-        return self.at < len(self._content)
-
-    def letter(self) -> int:
-        self.at += 1
-        return self._content[self.at - 1]
-
     def read(self, fields: str) -> list[Any]:
         return [self._value(field) for field in fields]
 
@@ -160,21 +153,117 @@ def decode_values(fields: str, content: bytes | memoryview) -> list[Any]:
     return _Reader(content).read(fields)
 
 
+# --- tuples: generally, and written out for those that each item has -------------------------------
+
+
+class _LaneBytes(dict[Lane, bytes]):
+    """Lanes as bytes: most items of a batch have the same."""
+
+    def __missing__(self, lane: Lane) -> bytes:
+        self[lane] = raw = encode_values("L", lane)
+        return raw
+
+
+class _Lanes(dict[bytes, Lane]):
+    """The inverse."""
+
+    def __missing__(self, raw: bytes) -> Lane:
+        lane = self[raw] = Lane(*_Reader(raw).read("si"))
+        return lane
+
+
 def _encode_tuples(tuples: Sequence[Any]) -> bytes:
     parts: list[bytes] = []
+    lanes = _LaneBytes()
     for each in tuples:
         kind = type(each)
-        parts.append(_LETTERS[kind])
-        _write(_FIELDS[kind], each, parts)
+        if kind is Put:
+            lane, body, at, due, id, (producer, counter), digest, incoming = each
+            parts += (
+                b"p", lanes[lane], _LENGTH.pack(len(body)), body, _TWO_AND_LENGTH.pack(at, due, len(id)), id,
+                _TWO_AND_LENGTH.pack(producer, counter, len(digest)), digest, _INT.pack(incoming),
+            )  # fmt: skip
+        elif kind is Done:
+            parts += (b"d", lanes[each.lane], _INT.pack(each.number))
+        elif kind is Stored:
+            position, lane, number, at, id, (producer, counter), body, state = each
+            parts += (
+                b"s", _THREE.pack(*position), lanes[lane], _TWO_AND_LENGTH.pack(number, at, len(id)), id,
+                _TWO_AND_LENGTH.pack(producer, counter, len(body)), body, _LENGTH.pack(len(state)), state,
+            )  # fmt: skip
+        else:
+            parts.append(_LETTERS[kind])
+            _write(_FIELDS[kind], each, parts)
     return b"".join(parts)
 
 
-def _decode_tuples(content: bytes | memoryview) -> list[Any]:
+def _decode_tuples(content: bytes) -> list[Any]:
     reader, found = _Reader(content), []
-    while reader.has_more:
-        make, fields = _LAYOUTS[reader.letter()]
-        found.append(make(*reader.read(fields)))
+    lanes = _Lanes()
+    at, end = 0, len(content)
+    while at < end:
+        letter = content[at]
+        decode = _WRITTEN_OUT.get(letter)
+        if decode is None:
+            reader.at = at + 1
+            make, fields = _LAYOUTS[letter]
+            found.append(make(*reader.read(fields)))
+            at = reader.at
+        else:
+            item, at = decode(content, at + 1, lanes)
+            found.append(item)
     return found
+
+
+def _lane_end(content: bytes, at: int) -> int:
+    return at + _LENGTH.size + _INT.size + int(_LENGTH.unpack_from(content, at)[0])
+
+
+def _decode_put(content: bytes, at: int, lanes: _Lanes) -> tuple[Put, int]:
+    at_body = _lane_end(content, at)
+    lane = lanes[content[at:at_body]]
+    at_body += 4
+    end = at_body + _LENGTH.unpack_from(content, at_body - 4)[0]
+    body = content[at_body:end]
+    put_at, due, length = _TWO_AND_LENGTH.unpack_from(content, end)
+    at = end + 20
+    end = at + length
+    id = content[at:end]
+    producer, counter, length = _TWO_AND_LENGTH.unpack_from(content, end)
+    at = end + 20
+    end = at + length
+    incoming = _INT.unpack_from(content, end)[0]
+    return Put(lane, body, put_at, due, id, Maker(producer, counter), content[at:end], incoming), end + _INT.size
+
+
+def _decode_done(content: bytes, at: int, lanes: _Lanes) -> tuple[Done, int]:
+    end = _lane_end(content, at)
+    return Done(lanes[content[at:end]], _INT.unpack_from(content, end)[0]), end + 8
+
+
+def _decode_stored(content: bytes, at: int, lanes: _Lanes) -> tuple[Stored, int]:
+    position = Position(*_THREE.unpack_from(content, at))
+    at += 24
+    end = _lane_end(content, at)
+    lane = lanes[content[at:end]]
+    number, put_at, length = _TWO_AND_LENGTH.unpack_from(content, end)
+    at = end + 20
+    end = at + length
+    id = content[at:end]
+    producer, counter, length = _TWO_AND_LENGTH.unpack_from(content, end)
+    at = end + 20
+    end = at + length
+    body = content[at:end]
+    at = end + 4
+    end = at + _LENGTH.unpack_from(content, end)[0]
+    return Stored(position, lane, number, put_at, id, Maker(producer, counter), body, content[at:end]), end
+
+
+_WRITTEN_OUT: dict[int, Callable[[bytes, int, _Lanes], tuple[Any, int]]] = {
+    ord("p"): _decode_put,
+    ord("d"): _decode_done,
+    ord("s"): _decode_stored,
+}
 
 
 def encode_changes(changes: Sequence[Change]) -> bytes:
@@ -182,7 +271,7 @@ def encode_changes(changes: Sequence[Change]) -> bytes:
     return _encode_tuples(changes)
 
 
-def decode_changes(content: bytes | memoryview) -> list[Change]:
+def decode_changes(content: bytes) -> list[Change]:
     """The inverse of :func:`encode_changes`."""
     return _decode_tuples(content)
 
@@ -192,7 +281,7 @@ def encode_items(items: Sequence[Stored | Damaged] | Sequence[Incoming]) -> byte
     return _encode_tuples(items)
 
 
-def decode_items(content: bytes | memoryview) -> list[Any]:
+def decode_items(content: bytes) -> list[Any]:
     """The inverse of :func:`encode_items`."""
     return _decode_tuples(content)
 
@@ -227,7 +316,7 @@ def decode_recovered(content: bytes | memoryview) -> Recovered:
     counts = [reader.read("Lii") for _ in range(lanes)]
     dead = dict(reader.read("si") for _ in range(reader.read("i")[0]))
     notes: dict[str, bytes] = {}
-    while reader.has_more:
+    while reader.at < len(content):
         name, value = reader.read("sb")
         notes[name] = value
     ready = {lane: ready for lane, ready, _ in counts}

@@ -12,6 +12,7 @@ told that it waits, and for what; nothing is answered meanwhile but that. It end
 
 from __future__ import annotations
 
+import gc
 import select
 import signal
 import socket
@@ -217,6 +218,9 @@ def main(arguments: list[str]) -> int:
     """Serve the store of the command line; return the exit code: 2 if it cannot be used, after saying why."""
     # Its router says when it is over: a Ctrl-C is for that.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Batches make no reference cycles, but so many objects that the collector would look for them all the time.
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
     descriptor, where, owner = arguments
     peer = socket.socket(fileno=int(descriptor))
     # Whoever has made the pair may have made both ends non-blocking, as gevent does.

@@ -24,6 +24,8 @@ SCHEMA_VERSION = 1
 _APPLICATION = 0x72706D71
 _PAGE_BYTES = 8192
 _CACHE_KIB = 16 * 1024
+#: Formats of so many integers.
+_NUMBERS = [f">{count}q" for count in range(8)]
 _TABLES = """
 CREATE TABLE segments (
     segment INTEGER PRIMARY KEY, queue TEXT NOT NULL, priority INTEGER NOT NULL, first INTEGER NOT NULL
@@ -131,10 +133,10 @@ def reason_of(error: apsw.Error) -> str:
 
 def row_checksum(numbers: Sequence[int], *values: bytes) -> int:
     """The checksum of a row: its integers, and its blobs in their order."""
-    crc = crc32(pack(f">{len(numbers)}q", *numbers))
+    parts = [pack(_NUMBERS[len(numbers)], *numbers)]
     for value in values:
-        crc = crc32(value, crc32(len(value).to_bytes(4), crc))
-    return crc
+        parts += (len(value).to_bytes(4), value)
+    return crc32(b"".join(parts))
 
 
 def is_whole(crc: object, numbers: Sequence[int], *values: bytes) -> bool:
