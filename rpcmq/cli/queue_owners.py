@@ -40,7 +40,7 @@ class Answers:
     queues: list[str] = field(default_factory=list)
 
     def silent_rows(self) -> list[dict[str, str]]:
-        """Those that did not answer, as plain data."""
+        """The queue servers that did not answer, as plain data."""
         return [{"owner": name, "text": text} for name, text in self.silent.items()]
 
 

@@ -39,7 +39,7 @@ class Watched:
 
 
 class Look:
-    """What operators may see.
+    """The methods by which operators look at queues.
 
     Args:
         owner: the name of the router that this queue server belongs to.
@@ -70,7 +70,7 @@ class Look:
 
 
 class Change:
-    """What operators may change. Each method returns None where the queue is not known here."""
+    """The methods by which operators change queues. Each method returns None where the queue is not known here."""
 
     def __init__(self, queues: Queues, served: Mapping[str, Watched], serve: Callable[[str], object]) -> None:
         self._queues = queues

@@ -71,7 +71,7 @@ class Watch:
         )
 
     def why(self, now: float) -> str:
-        """What the items that could be worked at wait for; empty: nothing. May ask whether there are workers."""
+        """Say what the items that could be worked at wait for; empty: nothing. May ask whether there are workers."""
         queue, dispatcher = self._queue, self._dispatcher
         if self._store.waits_for:
             return f"the store does not answer: {self._store.waits_for}"
