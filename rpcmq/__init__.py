@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from rpcmq.client import (
         CallOptions,
         Client,
+        Dialect,
         Item,
         Middleware,
         OutgoingRequest,
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
         as_fanout,
         current_item,
         current_request,
+        forget_marks,
+        once,
+        once_schema,
         with_options,
     )
     from rpcmq.payload import AllowList, Codec, ExceptionRegistry, Format, allow
@@ -39,6 +43,7 @@ __all__ = [
     "CallOptions",
     "Client",
     "Codec",
+    "Dialect",
     "ExceptionRegistry",
     "Format",
     "Item",
@@ -60,6 +65,9 @@ __all__ = [
     "as_fanout",
     "current_item",
     "current_request",
+    "forget_marks",
+    "once",
+    "once_schema",
     "rpc",
     "threads",
     "with_options",
@@ -71,6 +79,7 @@ _HOME = {
     "CallOptions": "rpcmq.client",
     "Client": "rpcmq.client",
     "Codec": "rpcmq.payload",
+    "Dialect": "rpcmq.client",
     "ExceptionRegistry": "rpcmq.payload",
     "Format": "rpcmq.payload",
     "Item": "rpcmq.client",
@@ -90,6 +99,9 @@ _HOME = {
     "as_fanout": "rpcmq.client",
     "current_item": "rpcmq.client",
     "current_request": "rpcmq.client",
+    "forget_marks": "rpcmq.client",
+    "once": "rpcmq.client",
+    "once_schema": "rpcmq.client",
     "with_options": "rpcmq.client",
 }
 

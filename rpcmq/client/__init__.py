@@ -10,7 +10,9 @@ if TYPE_CHECKING:
     from rpcmq.client.event_subscription import Subscription
     from rpcmq.client.middleware import Middleware, OutgoingRequest, Tracing
     from rpcmq.client.options import CallOptions
+    from rpcmq.client.queue.dialects import Dialect
     from rpcmq.client.queue.items import Item, Reject, RetryLater, current_item
+    from rpcmq.client.queue.once import forget_marks, once, once_schema
     from rpcmq.client.queue.puts import Receipt
     from rpcmq.client.queue.worker import Worker
     from rpcmq.client.request import Request, current_request
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CallOptions",
     "Client",
+    "Dialect",
     "Item",
     "Middleware",
     "OutgoingRequest",
@@ -38,12 +41,16 @@ __all__ = [
     "as_fanout",
     "current_item",
     "current_request",
+    "forget_marks",
+    "once",
+    "once_schema",
     "with_options",
 ]
 
 _HOME = {
     "CallOptions": "options",
     "Client": "client",
+    "Dialect": "queue.dialects",
     "Item": "queue.items",
     "Middleware": "middleware",
     "OutgoingRequest": "middleware",
@@ -61,6 +68,9 @@ _HOME = {
     "as_fanout": "stubs",
     "current_item": "queue.items",
     "current_request": "request",
+    "forget_marks": "queue.once",
+    "once": "queue.once",
+    "once_schema": "queue.once",
     "with_options": "stubs",
 }
 
