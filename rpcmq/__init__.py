@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         forget_marks,
         once,
         once_schema,
+        put_in,
         with_options,
     )
     from rpcmq.payload import AllowList, Codec, ExceptionRegistry, Format, allow
@@ -68,6 +69,7 @@ __all__ = [
     "forget_marks",
     "once",
     "once_schema",
+    "put_in",
     "rpc",
     "threads",
     "with_options",
@@ -102,6 +104,7 @@ _HOME = {
     "forget_marks": "rpcmq.client",
     "once": "rpcmq.client",
     "once_schema": "rpcmq.client",
+    "put_in": "rpcmq.client",
     "with_options": "rpcmq.client",
 }
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from rpcmq.client.queue.dialects import Dialect
     from rpcmq.client.queue.items import Item, Reject, RetryLater, current_item
     from rpcmq.client.queue.once import forget_marks, once, once_schema
+    from rpcmq.client.queue.put_in import put_in
     from rpcmq.client.queue.puts import Receipt
     from rpcmq.client.queue.worker import Worker
     from rpcmq.client.request import Request, current_request
@@ -44,6 +45,7 @@ __all__ = [
     "forget_marks",
     "once",
     "once_schema",
+    "put_in",
     "with_options",
 ]
 
@@ -71,6 +73,7 @@ _HOME = {
     "forget_marks": "queue.once",
     "once": "queue.once",
     "once_schema": "queue.once",
+    "put_in": "queue.put_in",
     "with_options": "stubs",
 }
 

@@ -19,7 +19,7 @@ _IDLE, _OPEN, _FAILED = 0, 2, 3
 
 
 class Dialect:
-    """How :func:`rpcmq.once` talks to a database. Derive from it for one that rpcmq does not know.
+    """The way in which :func:`rpcmq.once` talks to a database. Derive from it for one that rpcmq does not know.
 
     Each method gets a connection of the DB-API (PEP 249), in whose statements ``?`` stands for a value. A dialect has
     to define :meth:`is_open`; the rest is there, for databases that know ``ON CONFLICT``.

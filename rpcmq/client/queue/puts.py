@@ -20,7 +20,7 @@ from rpcmq.transport.current_hub import pause
 from rpcmq.transport.originals import allocate_lock
 from rpcmq.wire import Address
 
-__all__ = ["Caller", "Producer", "PutOptions", "Receipt"]
+__all__ = ["Caller", "Producer", "PutOptions", "Receipt", "record_of"]
 
 #: Pauses between two attempts (seconds): the first, and the longest.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
@@ -108,19 +108,11 @@ class Producer:
         Raises:
             PayloadError, UsageError: it cannot be encoded, or is no message.
         """
-        method, body = request_body(ctx, msg)
-        format, encoded = self._codec.encode(body)
-        id, digest, counter = b"", b"", 0
-        if options.id is not None:
-            id, digest = options.id.encode(), _digest(method, body["args"])
-        else:
-            with self._counting:
-                counter = next(self._counter)
-        key = b"" if options.key is None else options.key.encode()
-        return Record(
-            id, counter, digest, options.priority, options.delay, options.expires, key, method.decode(), int(format),
-            encoded, options.keep_result,
-        )  # fmt: skip
+        record = record_of(self._codec, ctx, msg, options)
+        if record.id:
+            return record
+        with self._counting:
+            return record._replace(counter=next(self._counter))
 
     def put(self, queue: str, records: Sequence[Record], seconds: float) -> list[Receipt]:
         """Put ``records``, all or none, and return once they are on disk.
@@ -234,6 +226,24 @@ class _Attempt:
 
     def _left(self) -> float:
         return max(0.001, self._deadline - monotonic())
+
+
+def record_of(codec: Codec, ctx: Any, msg: Mapping[str, Any], options: PutOptions) -> Record:
+    """An item as it travels, without a counter.
+
+    Raises:
+        PayloadError, UsageError: it cannot be encoded, or is no message.
+    """
+    method, body = request_body(ctx, msg)
+    format, encoded = codec.encode(body)
+    id, digest = b"", b""
+    if options.id is not None:
+        id, digest = options.id.encode(), _digest(method, body["args"])
+    key = b"" if options.key is None else options.key.encode()
+    return Record(
+        id, 0, digest, options.priority, options.delay, options.expires, key, method.decode(), int(format), encoded,
+        options.keep_result,
+    )  # fmt: skip
 
 
 def _was_not_begun(error: CallError) -> bool:
