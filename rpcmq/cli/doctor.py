@@ -16,6 +16,7 @@ from typing import Any
 
 import click
 
+from rpcmq.cli.doctor_queues import queue_problems
 from rpcmq.cli.options import State, connects, json_option, make_client, positive
 from rpcmq.cli.output import Output, add_row, print_folded, print_json, table
 from rpcmq.cli.text import counted
@@ -279,6 +280,7 @@ def _running(state: State, timeout: float) -> Iterator[Finding]:
             router = client.query("summary", timeout)
             keys = client.query("keys", timeout)["keys"]
             processes = client.query("processes", timeout)["processes"]
+            queues = list(queue_problems(client, router["router"], timeout))
     except ConfigError:
         return  # told above
     except RpcError as error:
@@ -298,6 +300,8 @@ def _running(state: State, timeout: float) -> Iterator[Finding]:
     if refused:
         text = ", ".join(f"{count} {what}" for what, count in refused.items())
         yield Finding(WARN, "refused", text, "the router's log and `rpcmq ls --view keys` say whom")
+    for problem in queues:
+        yield Finding(WARN, *problem)
     for row in keys:
         yield from _used(row, up)
     yield from _dill(processes)

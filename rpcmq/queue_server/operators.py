@@ -8,34 +8,12 @@ from time import monotonic
 from typing import Any
 
 from gevent.event import Event
-from gevent.pool import Pool
 
 from rpcmq.core.queue.policy import Policy
 from rpcmq.core.queue.queues import Queues
-from rpcmq.queue_server.progress import Progress
 from rpcmq.queue_server.watch import Watch
 
-__all__ = ["Change", "Look", "Watched"]
-
-#: Queues whose workers are asked at a time.
-_AT_ONCE = 16
-
-
-class Watched:
-    """A queue that is served.
-
-    Attributes:
-        watch: says whether it moves.
-        progress: says how long its items take.
-    """
-
-    def __init__(self, watch: Watch, progress: Progress) -> None:
-        self.watch = watch
-        self.progress = progress
-
-    def row(self) -> dict[str, Any]:
-        """Its row in a list of queues."""
-        return self.watch.row(monotonic())
+__all__ = ["Change", "Look"]
 
 
 class Look:
@@ -44,20 +22,23 @@ class Look:
     Args:
         owner: the name of the router that this queue server belongs to.
         served: the queues, by name.
-        store: the state of the store.
+        look: returns the row of each queue, by name.
+        store: returns the state of the store.
     """
 
     def __init__(
-        self, owner: str, queues: Queues, served: Mapping[str, Watched], store: Callable[[], dict[str, Any]]
-    ) -> None:
+        self, owner: str, queues: Queues, served: Mapping[str, Watch], look: Callable[[], dict[str, dict[str, Any]]],
+        store: Callable[[], dict[str, Any]],
+    ) -> None:  # fmt: skip
         self._owner = owner
         self._queues = queues
+        self._look = look
         self._served = served
         self._store = store
 
     def queues(self, ctx: Any) -> dict[str, Any]:
         """The queues, each with its state and its numbers of items."""
-        rows = Pool(_AT_ONCE).map(Watched.row, [self._served[name] for name in sorted(self._served)])
+        rows = [{"queue": name, **row} for name, row in self._look().items()]
         return {"owner": self._owner, "store": self._store(), "queues": rows}
 
     def show(self, ctx: Any, queue: str) -> dict[str, Any] | None:
@@ -66,13 +47,13 @@ class Look:
         if served is None:
             return None
         settings = asdict(self._queues.queue(queue).policy)
-        return {**served.row(), "settings": settings, "times": served.progress.times(), "store": self._store()}
+        return {"queue": queue, **served.row(monotonic()), "settings": settings, "store": self._store()}
 
 
 class Change:
     """The methods by which operators change queues. Each method returns None where the queue is not known here."""
 
-    def __init__(self, queues: Queues, served: Mapping[str, Watched], serve: Callable[[str], object]) -> None:
+    def __init__(self, queues: Queues, served: Mapping[str, Watch], serve: Callable[[str], object]) -> None:
         self._queues = queues
         self._served = served
         self._serve = serve

@@ -1,4 +1,4 @@
-"""How the items of one queue move: how long they have waited and were worked at, and when one moved last."""
+"""The movement of the items of one queue: waiting and working times, and when one moved last."""
 
 from __future__ import annotations
 

@@ -17,7 +17,8 @@ from rpcmq.core.queue.work_queue import WorkQueue
 from rpcmq.errors import RpcError
 from rpcmq.queue_server.dispatcher import Dispatcher
 from rpcmq.queue_server.endpoints import AllQueues, OneQueue
-from rpcmq.queue_server.operators import Change, Look, Watched
+from rpcmq.queue_server.observer import Observer
+from rpcmq.queue_server.operators import Change, Look
 from rpcmq.queue_server.store_process import StoreProcess
 from rpcmq.queue_server.watch import Watch
 
@@ -59,7 +60,8 @@ class QueueServer:
         self._is_over = False
         self._dispatchers: dict[str, Dispatcher] = {}
         self._services: dict[str, Service] = {}
-        self._watched: dict[str, Watched] = {}
+        self._watched: dict[str, Watch] = {}
+        self.observer = Observer(self._watched)
         try:
             recovered = self.store.wait(seconds)
             self.queues = Queues(self.store, recovered, monotonic(), self.wall)
@@ -84,7 +86,7 @@ class QueueServer:
             return
         queue = self.queues.queue(name)
         dispatcher = self._dispatchers[name] = Dispatcher(queue, self._client, self._owner)
-        self._watched[name] = Watched(Watch(queue, dispatcher, self.store, self._client), dispatcher.progress)
+        self._watched[name] = Watch(queue, dispatcher, self.store, self._client)
         service = Service(
             name, OneQueue(name, self.queues, self.wall), host=self._owner, client=self._client, exchange=QUEUES,
             concurrency=_PUTS,
@@ -115,7 +117,7 @@ class QueueServer:
             self._step()
 
     def _serve_operators(self) -> None:
-        look = Look(self._owner, self.queues, self._watched, self._state_of_store)
+        look = Look(self._owner, self.queues, self._watched, self.observer.look, self._state_of_store)
         change = Change(self.queues, self._watched, self.serve)
         for topic, endpoint in ((LOOK, look), (CHANGE, change)):
             service = Service(topic, endpoint, host=self._owner, client=self._client, exchange=OPERATORS)
@@ -161,6 +163,7 @@ class QueueServer:
         self.queues.close()
         while self.store.unanswered and not self.store.waits_for and monotonic() < deadline:
             self._wake.wait(0.01)
+        self.observer.stop()
         self._is_over = True
         self._wake.set()
         self.store.close()

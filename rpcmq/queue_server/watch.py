@@ -58,17 +58,16 @@ class Watch:
             self._since = max(self._dispatcher.progress.moved, now if self._since is None else self._since)
         return 0.0 if self._since is None else max(0.0, now - self._since)
 
-    def alarm(self, now: float) -> None:
-        """Log, once a minute, that the queue stands still. To be called each second or so."""
-        still = self.still(now)
-        if still < ALARM or now - self._logged < ALARM:
-            return
-        self._logged = now
-        name, waiting, why = self._queue.name, self.waiting, self.why(now)
-        text = f"queue {name!r} stands still: {waiting} item(s) wait, none has moved for {still:.0f} s: {why}"
-        log_event(
-            log, logging.WARNING, "queue stands still", text, queue=name, items=waiting, seconds=round(still), why=why
-        )
+    def observe(self, now: float) -> dict[str, Any]:
+        """Its :meth:`row`; where it stands still that is logged, once a minute. To be called each second or so."""
+        row = self.row(now)
+        if row["still"] >= ALARM and now - self._logged >= ALARM:
+            self._logged = now
+            name, items, why = self._queue.name, row["ready"], row["why"]
+            text = f"queue {name!r} stands still: {items} item(s) wait, none has moved for {row['still']:.0f} s: {why}"
+            fields = {"queue": name, "items": items, "seconds": round(row["still"]), "why": why}
+            log_event(log, logging.WARNING, "queue stands still", text, **fields)
+        return row
 
     def why(self, now: float) -> str:
         """Say what the items that could be worked at wait for; empty: nothing. May ask whether there are workers."""
@@ -115,7 +114,6 @@ class Watch:
         figures = self._queue.figures(now)
         why = self.why(now)
         return {
-            "queue": self._queue.name,
             "state": self._state(figures["is_paused"], still),
             **figures,
             # What is on its way to workers is not worked at yet.
@@ -123,6 +121,7 @@ class Watch:
             "running": figures["running"] - unbegun,
             "still": round(still, 1),
             "why": why,
+            "times": self._dispatcher.progress.times(),
         }
 
     def _state(self, is_paused: bool, still: float) -> str:

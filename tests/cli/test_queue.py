@@ -119,6 +119,26 @@ def test_what_has_ended_and_how_long_it_took(system: list[InProcessRouter], invo
     assert (row["ready"], row["running"], row["dead"]) == (0, 0, 1)
 
 
+def test_doctor_tells_of_dead_items_and_of_paused_queues(system: list[InProcessRouter], invoke: Invoke) -> None:
+    at = ("--router", system[0].url)
+    with Worker("ill", Billing(), router=system[0].url):
+        put(system[0], "ill", 0)
+        eventually(lambda: row_of(invoke, system[0], "ill")["dead"] == 1)
+    assert invoke("queue", "pause", "ill", *at).returncode == 0
+    put(system[0], "ill", 1)
+    findings = [each for each in _findings(invoke, system[0]) if each["about"] == "queue ill"]
+    assert [each["level"] for each in findings] == ["warning", "warning"]
+    assert "1 waiting item" in findings[0]["text"] and "paused by an operator" in findings[0]["text"]
+    assert (findings[1]["text"], findings[1]["todo"]) == ("1 dead item", "rpcmq queue dead ill tells the reasons")
+    assert not [each for each in _findings(invoke, system[2]) if "queue" in each["about"]]
+
+
+def _findings(invoke: Invoke, router: InProcessRouter) -> list[dict[str, Any]]:
+    ended = invoke("doctor", "--json", "--router", router.url)
+    findings: list[dict[str, Any]] = json.loads(ended.stdout)["findings"]
+    return findings
+
+
 def test_a_paused_queue_gives_nothing_until_it_is_resumed(system: list[InProcessRouter], invoke: Invoke) -> None:
     at = ("--router", system[2].url)
     put(system[0], "paused", -1, delay=1000)

@@ -1,0 +1,36 @@
+"""Problems of work queues, for ``rpcmq doctor``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from rpcmq.cli.text import counted
+from rpcmq.errors import NoConsumer, RpcError
+
+if TYPE_CHECKING:
+    from rpcmq.client import Client
+
+__all__ = ["queue_problems"]
+
+
+def queue_problems(client: Client, owner: str, timeout: float) -> Iterator[tuple[str, str, str]]:
+    """Yield subject, observation and advice for each problem of the queues of the router ``owner``."""
+    from rpcmq.client.queue.operators import Operators
+
+    try:
+        answer = Operators(client, timeout).look(owner, "queues")
+    except NoConsumer:
+        return  # a router without queues
+    except RpcError as error:
+        yield "queues", f"not asked: {error}", "see /queues of the router; or give --key-file with a key that may"
+        return
+    if answer["store"]["waits_for"]:
+        yield "queues", f"their store does not answer: {answer['store']['waits_for']}", "nothing is lost; puts wait"
+    for row in answer["queues"]:
+        name = row["queue"]
+        if row["state"] == "stands still" or (row["state"] == "paused" and row["ready"]):
+            text = f"{counted(row['ready'], 'waiting item')}, none has moved for {row['still']:.0f} s: {row['why']}"
+            yield f"queue {name}", text, f"rpcmq queue show {name}"
+        if row["dead"]:
+            yield f"queue {name}", counted(row["dead"], "dead item"), f"rpcmq queue dead {name} tells the reasons"
