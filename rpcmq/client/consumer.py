@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 import types
 from collections.abc import Callable
+from functools import partial
 from time import monotonic
 from typing import Any
 
 from rpcmq.client.interrupts import is_interrupt
+from rpcmq.client.later import Later
 from rpcmq.client.methods import ASYNC
 from rpcmq.client.process import Process
 from rpcmq.client.request import set_current_request
@@ -49,7 +51,8 @@ class Consumer:
         link: the connection to serve over: a client, or one link of it to one of several routers.
         address: what is consumed.
         invoke: called with (task, body), where body is the decoded payload. What it returns, yields or
-            raises goes back to the caller; :data:`ANSWERED` if it answers by itself, now or later.
+            raises goes back to the caller; :data:`ANSWERED` if it answers by itself, now or later; a
+            :class:`~rpcmq.client.later.Later`: what that is answered with.
         concurrency: how many run at once; more wait in the router.
         group: consume a group of the topic: it gets a copy of each message, for one of its consumers.
         direct: also listen for direct calls, which do not pass the router.
@@ -255,7 +258,10 @@ class Consumer:
                 keepalive = self._keep_alive(task, float(body["keepalive"]))
             result = self._call(self._invoke, task, body)
             kind = type(result)
-            if kind not in PLAIN_VALUES and (kind in _ASYNC or hasattr(kind, "__next__")):
+            if kind is Later and task.is_call:
+                result.then(partial(self._end_later, task, keepalive))
+                keepalive = None
+            elif kind not in PLAIN_VALUES and (kind in _ASYNC or hasattr(kind, "__next__")):
                 self._stream(task, result)
             elif not task.is_call:
                 process.tasks.settle(monotonic(), task, Outcome.OK)
@@ -269,6 +275,17 @@ class Consumer:
         except BaseException as error:
             self.answers.fail(task, error)
             # Anything else, such as SystemExit or a gevent.Timeout, has been reported to the caller and ends here.
+            if is_interrupt(error):
+                raise
+        finally:
+            self._finish(task, keepalive)
+
+    def _end_later(self, task: Task, keepalive: Handle | None, result: Any) -> None:
+        """Answer ``task``, whose method has returned before it had the result."""
+        try:
+            self.answers.reply(task, result)
+        except BaseException as error:
+            self.answers.fail(task, error)
             if is_interrupt(error):
                 raise
         finally:

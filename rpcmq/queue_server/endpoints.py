@@ -6,8 +6,7 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Any
 
-from gevent.event import AsyncResult
-
+from rpcmq.client.later import Later
 from rpcmq.client.queue.messages import Message
 from rpcmq.client.queue.protocol import PutAnswer, Record, check_queue
 from rpcmq.core.queue.queues import NewItem, Queues
@@ -47,19 +46,22 @@ class OneQueue:
         self._queues = queues
         self._wall = wall
 
-    def put(self, ctx: Any, producer: int, records: list[tuple[Any, ...]]) -> tuple[Any, ...]:
-        """Put items, all or none; return once they are on disk."""
+    def put(self, ctx: Any, producer: int, records: list[tuple[Any, ...]]) -> Later[tuple[Any, ...]] | tuple[Any, ...]:
+        """Put items, all or none; the answer comes once they are on disk."""
         now = monotonic()
         wall = self._wall(now)
         try:
             items = [_new_item(producer, Record(*record), wall) for record in records]
         except (TypeError, ValueError, OverflowError, AttributeError) as error:
             return tuple(PutAnswer(f"an item is malformed: {error}", [], []))
-        stored: AsyncResult[list[Verdict]] = AsyncResult()
-        self._queues.put(now, self._name, items, stored.set)
-        verdicts = stored.get() or []
-        others = [at for at, verdict in enumerate(verdicts) if verdict.is_other]
-        return tuple(PutAnswer("", [verdict.number for verdict in verdicts], others))
+        later: Later[tuple[Any, ...]] = Later()
+        self._queues.put(now, self._name, items, lambda verdicts: later.answer(_answer(verdicts)))
+        return later
+
+
+def _answer(verdicts: list[Verdict]) -> tuple[Any, ...]:
+    others = [at for at, verdict in enumerate(verdicts) if verdict.is_other]
+    return tuple(PutAnswer("", [verdict.number for verdict in verdicts], others))
 
 
 def _new_item(producer: int, record: Record, wall: int) -> NewItem:

@@ -7,6 +7,7 @@ texts and blobs behind their lengths. Both ends are of the same version, so that
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from struct import Struct
 from typing import Any
 
@@ -156,39 +157,32 @@ def decode_values(fields: str, content: bytes | memoryview) -> list[Any]:
 # --- tuples: generally, and written out for those that each item has -------------------------------
 
 
-class _LaneBytes(dict[Lane, bytes]):
-    """Lanes as bytes: most items of a batch have the same."""
-
-    def __missing__(self, lane: Lane) -> bytes:
-        self[lane] = raw = encode_values("L", lane)
-        return raw
+@lru_cache
+def _lane_bytes(lane: Lane) -> bytes:
+    return encode_values("L", lane)
 
 
-class _Lanes(dict[bytes, Lane]):
-    """The inverse."""
-
-    def __missing__(self, raw: bytes) -> Lane:
-        lane = self[raw] = Lane(*_Reader(raw).read("si"))
-        return lane
+@lru_cache
+def _lane(raw: bytes) -> Lane:
+    return Lane(*_Reader(raw).read("si"))
 
 
 def _encode_tuples(tuples: Sequence[Any]) -> bytes:
     parts: list[bytes] = []
-    lanes = _LaneBytes()
     for each in tuples:
         kind = type(each)
         if kind is Put:
             lane, body, at, due, id, (producer, counter), digest, incoming = each
             parts += (
-                b"p", lanes[lane], _LENGTH.pack(len(body)), body, _TWO_AND_LENGTH.pack(at, due, len(id)), id,
+                b"p", _lane_bytes(lane), _LENGTH.pack(len(body)), body, _TWO_AND_LENGTH.pack(at, due, len(id)), id,
                 _TWO_AND_LENGTH.pack(producer, counter, len(digest)), digest, _INT.pack(incoming),
             )  # fmt: skip
         elif kind is Done:
-            parts += (b"d", lanes[each.lane], _INT.pack(each.number))
+            parts += (b"d", _lane_bytes(each.lane), _INT.pack(each.number))
         elif kind is Stored:
             position, lane, number, at, id, (producer, counter), body, state = each
             parts += (
-                b"s", _THREE.pack(*position), lanes[lane], _TWO_AND_LENGTH.pack(number, at, len(id)), id,
+                b"s", _THREE.pack(*position), _lane_bytes(lane), _TWO_AND_LENGTH.pack(number, at, len(id)), id,
                 _TWO_AND_LENGTH.pack(producer, counter, len(body)), body, _LENGTH.pack(len(state)), state,
             )  # fmt: skip
         else:
@@ -199,7 +193,6 @@ def _encode_tuples(tuples: Sequence[Any]) -> bytes:
 
 def _decode_tuples(content: bytes) -> list[Any]:
     reader, found = _Reader(content), []
-    lanes = _Lanes()
     at, end = 0, len(content)
     while at < end:
         letter = content[at]
@@ -210,7 +203,7 @@ def _decode_tuples(content: bytes) -> list[Any]:
             found.append(make(*reader.read(fields)))
             at = reader.at
         else:
-            item, at = decode(content, at + 1, lanes)
+            item, at = decode(content, at + 1)
             found.append(item)
     return found
 
@@ -219,9 +212,9 @@ def _lane_end(content: bytes, at: int) -> int:
     return at + _LENGTH.size + _INT.size + int(_LENGTH.unpack_from(content, at)[0])
 
 
-def _decode_put(content: bytes, at: int, lanes: _Lanes) -> tuple[Put, int]:
+def _decode_put(content: bytes, at: int) -> tuple[Put, int]:
     at_body = _lane_end(content, at)
-    lane = lanes[content[at:at_body]]
+    lane = _lane(content[at:at_body])
     at_body += 4
     end = at_body + _LENGTH.unpack_from(content, at_body - 4)[0]
     body = content[at_body:end]
@@ -236,16 +229,16 @@ def _decode_put(content: bytes, at: int, lanes: _Lanes) -> tuple[Put, int]:
     return Put(lane, body, put_at, due, id, Maker(producer, counter), content[at:end], incoming), end + _INT.size
 
 
-def _decode_done(content: bytes, at: int, lanes: _Lanes) -> tuple[Done, int]:
+def _decode_done(content: bytes, at: int) -> tuple[Done, int]:
     end = _lane_end(content, at)
-    return Done(lanes[content[at:end]], _INT.unpack_from(content, end)[0]), end + 8
+    return Done(_lane(content[at:end]), _INT.unpack_from(content, end)[0]), end + 8
 
 
-def _decode_stored(content: bytes, at: int, lanes: _Lanes) -> tuple[Stored, int]:
+def _decode_stored(content: bytes, at: int) -> tuple[Stored, int]:
     position = Position(*_THREE.unpack_from(content, at))
     at += 24
     end = _lane_end(content, at)
-    lane = lanes[content[at:end]]
+    lane = _lane(content[at:end])
     number, put_at, length = _TWO_AND_LENGTH.unpack_from(content, end)
     at = end + 20
     end = at + length
@@ -259,7 +252,7 @@ def _decode_stored(content: bytes, at: int, lanes: _Lanes) -> tuple[Stored, int]
     return Stored(position, lane, number, put_at, id, Maker(producer, counter), body, content[at:end]), end
 
 
-_WRITTEN_OUT: dict[int, Callable[[bytes, int, _Lanes], tuple[Any, int]]] = {
+_WRITTEN_OUT: dict[int, Callable[[bytes, int], tuple[Any, int]]] = {
     ord("p"): _decode_put,
     ord("d"): _decode_done,
     ord("s"): _decode_stored,
