@@ -12,9 +12,22 @@ from gevent import socket, subprocess
 from gevent.event import Event
 
 from rpcmq.server.log import log_event
-from rpcmq.store.contract import Change, Damaged, Incoming, Lane, Position, Recovered, Stored, StoreError, Verdict
+from rpcmq.store.contract import (
+    Change,
+    Damaged,
+    Found,
+    Incoming,
+    Lane,
+    Position,
+    Put,
+    Recovered,
+    Stored,
+    StoreError,
+    Verdict,
+)
 from rpcmq.store.frames import (
     Frames,
+    decode_found,
     decode_items,
     decode_recovered,
     decode_values,
@@ -26,7 +39,9 @@ from rpcmq.store.frames import (
 from rpcmq.store.process import (
     APPLY,
     CANNOT,
+    FIND,
     ITEMS,
+    KNOWN,
     NEXT_DUE,
     READ,
     READ_DEAD,
@@ -110,6 +125,14 @@ class StoreProcess:
     def next_due(self, after: Position, then: Callable[[int], object]) -> None:
         """Ask for the time of the next postponed item; see :meth:`rpcmq.store.contract.Store.next_due`."""
         self._ask(NEXT_DUE, encode_values("P", after), lambda content: then(decode_values("i", content)[0]))
+
+    def find(self, lane: Lane, number: int, then: Callable[[Found | None], object]) -> None:
+        """Look for one item; see :meth:`rpcmq.store.contract.Store.find`."""
+        self._ask(FIND, encode_values("Li", lane, number), lambda content: then(decode_found(content)))
+
+    def known(self, puts: Sequence[Put], then: Callable[[list[Verdict]], object]) -> None:
+        """Ask which items were put before; see :meth:`rpcmq.store.contract.Store.known`."""
+        self._ask(KNOWN, encode_changes(puts), lambda content: then(decode_verdicts(content)))
 
     def recount(self, then: Callable[[Recovered], object]) -> None:
         """Ask for the numbers of items; see :meth:`rpcmq.store.contract.Store.recount`."""

@@ -21,9 +21,11 @@ __all__ = [
     "Damaged",
     "Done",
     "Forget",
+    "Found",
     "Incoming",
     "Lane",
     "Maker",
+    "Move",
     "Note",
     "Position",
     "Postpone",
@@ -108,7 +110,7 @@ class Bury(NamedTuple):
 
 
 class Revive(NamedTuple):
-    """The dead item is put again, with a number of its own, and is postponed until ``due``."""
+    """The dead item is put again, with a number of its own, and is postponed until ``due``. A damaged one stays."""
 
     lane: Lane
     number: int
@@ -121,6 +123,20 @@ class Forget(NamedTuple):
 
     lane: Lane
     number: int
+
+
+class Move(NamedTuple):
+    """The item, which has not ended or is dead, is put into another lane, with a number of its own.
+
+    Its id is known where it was put, and not looked for in the other queue. A damaged one stays where it is.
+    """
+
+    lane: Lane
+    number: int
+    to: Lane
+    #: Not before this time; 0: at once, and then the state is lost.
+    due: int
+    state: bytes
 
 
 class Refuse(NamedTuple):
@@ -140,14 +156,14 @@ class Note(NamedTuple):
     value: bytes
 
 
-Change = Put | Done | Postpone | Bury | Revive | Forget | Refuse | Note
+Change = Put | Done | Postpone | Bury | Revive | Forget | Move | Refuse | Note
 
 
 class Verdict(NamedTuple):
     """The answer to a change.
 
     Attributes:
-        number: of the item that was put, revived or refused; 0: there was none.
+        number: of the item that was put, revived, moved, forgotten or refused; 0: there was none.
         is_known: the item had been put before, or another owner has put it.
         is_other: an item with this id has another content, and nothing was put.
     """
@@ -181,6 +197,17 @@ class Damaged(NamedTuple):
     position: Position
     lane: Lane
     number: int
+
+
+class Found(NamedTuple):
+    """An item that was looked for.
+
+    Attributes:
+        state: ``ready``, ``postponed``, ``dead``.
+    """
+
+    state: str
+    item: Stored | Damaged
 
 
 class Incoming(NamedTuple):
@@ -282,6 +309,12 @@ class Store(Protocol):
             most: items.
             most_bytes: of messages; one item is read in any case.
         """
+
+    def find(self, lane: Lane, number: int) -> Found | None:
+        """Look for one item; None: it has ended, or there was never one."""
+
+    def known(self, puts: Sequence[Put]) -> list[Verdict]:
+        """Say which items were put before, by their ids; nothing is put."""
 
     def recount(self) -> Recovered:
         """The content now, without the notes."""

@@ -17,9 +17,11 @@ from rpcmq.store.contract import (
     Damaged,
     Done,
     Forget,
+    Found,
     Incoming,
     Lane,
     Maker,
+    Move,
     Note,
     Position,
     Postpone,
@@ -34,11 +36,13 @@ from rpcmq.store.contract import (
 __all__ = [
     "Frames",
     "decode_changes",
+    "decode_found",
     "decode_items",
     "decode_recovered",
     "decode_values",
     "decode_verdicts",
     "encode_changes",
+    "encode_found",
     "encode_items",
     "encode_recovered",
     "encode_values",
@@ -59,6 +63,7 @@ _LAYOUTS: dict[int, tuple[Callable[..., Any], str]] = {
     ord("b"): (Bury, "Liib"),
     ord("r"): (Revive, "Liib"),
     ord("f"): (Forget, "Li"),
+    ord("m"): (Move, "LiLib"),
     ord("u"): (Refuse, "Liibb"),
     ord("n"): (Note, "sb"),
     ord("s"): (Stored, "PLiibMbb"),
@@ -277,6 +282,21 @@ def encode_items(items: Sequence[Stored | Damaged] | Sequence[Incoming]) -> byte
 def decode_items(content: bytes) -> list[Any]:
     """The inverse of :func:`encode_items`."""
     return _decode_tuples(content)
+
+
+def encode_found(found: Found | None) -> bytes:
+    """An item that was looked for, or not found, as bytes."""
+    return b"" if found is None else encode_values("s", found.state) + encode_items([found.item])
+
+
+def decode_found(content: bytes | memoryview) -> Found | None:
+    """The inverse of :func:`encode_found`."""
+    if not content:
+        return None
+    reader = _Reader(content)
+    (state,) = reader.read("s")
+    (item,) = _decode_tuples(content[reader.at :])
+    return Found(state, item)
 
 
 def encode_verdicts(verdicts: Sequence[Verdict]) -> bytes:

@@ -15,8 +15,10 @@ from rpcmq.store.contract import (
     Damaged,
     Done,
     Forget,
+    Found,
     Incoming,
     Lane,
+    Move,
     Note,
     Position,
     Postpone,
@@ -134,8 +136,12 @@ class MemoryStore:
                 dead = self._unbury(lane, number)
                 if dead is not None:
                     return Verdict(self._lanes[lane].add(dead.put, due, state))
+            case Move(lane, number, to, due, state):
+                item = self._pop(lane, number) or self._unbury(lane, number)
+                if item is not None:
+                    return Verdict(self._lane(to).add(item.put, due or None, state if due else b""))
             case Forget(lane, number):
-                self._unbury(lane, number)
+                return Verdict(number if self._unbury(lane, number) is not None else 0)
             case Refuse():
                 return self._refuse(change)
             case Note(name, value) if value:
@@ -147,20 +153,27 @@ class MemoryStore:
     def _put(self, put: Put) -> Verdict:
         if put.incoming and put.incoming not in self.incoming:
             return Verdict(is_known=True)
+        verdict = self._known(put)
+        if verdict.is_known:
+            if not verdict.is_other:
+                self.incoming.pop(put.incoming, None)
+            return verdict
         if put.id:
-            key = put.lane.queue, put.id
-            if key in self._ids:
-                is_other = self._ids[key] != put.digest
-                if not is_other:
-                    self.incoming.pop(put.incoming, None)
-                return Verdict(is_known=True, is_other=is_other)
-            self._ids[key] = put.digest
+            self._ids[put.lane.queue, put.id] = put.digest
         elif put.maker.producer and not put.incoming:
-            if put.maker in self._makers:
-                return Verdict(is_known=True)
             self._makers.add(put.maker, put.at)
         self.incoming.pop(put.incoming, None)
         return Verdict(self._lane(put.lane).add(put, put.due or None))
+
+    def known(self, puts: Sequence[Put]) -> list[Verdict]:
+        """See :meth:`rpcmq.store.contract.Store.known`."""
+        return [self._known(put) for put in puts]
+
+    def _known(self, put: Put) -> Verdict:
+        if put.id:
+            digest = self._ids.get((put.lane.queue, put.id))
+            return Verdict(is_known=digest is not None, is_other=digest not in (None, put.digest))
+        return Verdict(is_known=not put.incoming and put.maker in self._makers)
 
     def _refuse(self, refuse: Refuse) -> Verdict:
         lane, place, at, body, state = refuse
@@ -228,6 +241,18 @@ class MemoryStore:
             if lane.queue == queue and place > after.place
         )
         return _first(items, most, most_bytes)
+
+    def find(self, lane: Lane, number: int) -> Found | None:
+        """See :meth:`rpcmq.store.contract.Store.find`."""
+        for place, (of, at, item) in self._dead.items():
+            if of == lane and item.number == number:
+                return Found("dead", self._stored(lane, item, Position(at, place, number)))
+        found = self._lanes[lane].items.get(number) if lane in self._lanes else None
+        if found is None:
+            return None
+        if found.due is None:
+            return Found("ready", self._stored(lane, found, Position(number=number)))
+        return Found("postponed", self._stored(lane, found, Position(found.due, self._places.index(lane), number)))
 
     def read_incoming(self, most: int, most_bytes: int) -> list[Incoming]:
         """See :meth:`rpcmq.store.contract.Store.read_incoming`."""

@@ -21,10 +21,12 @@ import psycopg
 from rpcmq.store.contract import (
     Change,
     Damaged,
+    Found,
     Incoming,
     Lane,
     Maker,
     Position,
+    Put,
     Recovered,
     Stored,
     StoreError,
@@ -193,6 +195,23 @@ class PostgresStore:
         query = "SELECT due FROM rpcmq.items WHERE owner = %s AND (due, place) > (%s, %s) ORDER BY due, place LIMIT 1"
         row = self._connection.execute(query, (self._id, after.due, after.place)).fetchone()
         return 0 if row is None else int(row[0])
+
+    @_on_server
+    def find(self, lane: Lane, number: int) -> Found | None:
+        """See :meth:`rpcmq.store.contract.Store.find`."""
+        where = "owner = %s AND queue = %s AND priority = %s AND number = %s"
+        for table, column in (("items", "due"), ("dead", "died")):
+            query = f"SELECT {_ITEM}, {column}, place FROM rpcmq.{table} WHERE {where}"
+            row = self._connection.execute(query, (self._id, *lane, number)).fetchone()
+            if row is not None:
+                state = "dead" if table == "dead" else "ready" if row[9] is None else "postponed"
+                return Found(state, _stored(row, Position(row[9] or 0, row[10] if row[9] else 0, number)))
+        return None
+
+    @_on_server
+    def known(self, puts: Sequence[Put]) -> list[Verdict]:
+        """See :meth:`rpcmq.store.contract.Store.known`."""
+        return [self._batches.known(put) for put in puts]
 
     @_on_server
     def recount(self) -> Recovered:

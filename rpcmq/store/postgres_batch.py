@@ -15,6 +15,7 @@ from rpcmq.store.contract import (
     Forget,
     Lane,
     Maker,
+    Move,
     Note,
     Postpone,
     Put,
@@ -112,12 +113,13 @@ class Batch:
                     " SELECT owner, queue, priority, number, at, id, producer, counter, body, digest, %s, %s FROM gone",
                     (owner, *lane, number, state, at),
                 )
-            case Revive():
+            case Revive() | Move():
                 return self._revive(change)
             case Refuse():
                 return self._refuse(change)
             case Forget(lane, number):
-                execute(f"DELETE FROM rpcmq.dead WHERE {_WHERE}", (owner, *lane, number))
+                gone = execute(f"DELETE FROM rpcmq.dead WHERE {_WHERE}", (owner, *lane, number)).rowcount
+                return Verdict(number if gone else 0)
             case Note(name, value) if value:
                 upsert = "ON CONFLICT (owner, name) DO UPDATE SET value = excluded.value"
                 execute(f"INSERT INTO rpcmq.notes VALUES (%s, %s, %s) {upsert}", (owner, name, value))
@@ -170,16 +172,26 @@ class Batch:
         self._numbers[lane] = self._numbers.get(lane, self._last.get(lane, 0)) + 1
         return self._numbers[lane]
 
-    def _revive(self, revive: Revive) -> Verdict:
-        lane, number, due, state = revive
-        values = (self._owner, *lane, number)
-        query = f"DELETE FROM rpcmq.dead WHERE {_WHERE} RETURNING at, id, producer, counter, body, digest"
-        row = self._connection.execute(query, values).fetchone()
-        if row is None:
-            return NOTHING
-        new = self._next(lane)
-        self._rows.append((self._owner, *lane, new, *row, state, due))
-        return Verdict(new)
+    def known(self, put: Put) -> Verdict:
+        """Whether an item with this id was put before."""
+        if put.id:
+            query = "SELECT digest FROM rpcmq.ids WHERE queue = %s AND id = %s"
+            row = self._connection.execute(query, (put.lane.queue, put.id)).fetchone()
+            return NOTHING if row is None else _KNOWN if row == (put.digest,) else _OTHER
+        return _KNOWN if not put.incoming and put.maker in self._makers else NOTHING
+
+    def _revive(self, change: Revive | Move) -> Verdict:
+        """Put a dead item again, or one that is to move."""
+        to = change.to if isinstance(change, Move) else change.lane
+        for table in ("items", "dead") if isinstance(change, Move) else ("dead",):
+            query = f"DELETE FROM rpcmq.{table} WHERE {_WHERE} RETURNING at, id, producer, counter, body, digest"
+            row = self._connection.execute(query, (self._owner, *change.lane, change.number)).fetchone()
+            if row is not None:
+                new = self._next(to)
+                state = change.state if change.due else b""
+                self._rows.append((self._owner, *to, new, *row, state, change.due or None))
+                return Verdict(new)
+        return NOTHING
 
     def _refuse(self, refuse: Refuse) -> Verdict:
         lane, place, at, body, state = refuse

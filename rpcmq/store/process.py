@@ -23,11 +23,12 @@ from pathlib import Path
 from time import monotonic
 from typing import Protocol, TypeVar, runtime_checkable
 
-from rpcmq.store.contract import Change, Store, StoreError, StoreFailed
+from rpcmq.store.contract import Change, Put, Store, StoreError, StoreFailed
 from rpcmq.store.frames import (
     Frames,
     decode_changes,
     decode_values,
+    encode_found,
     encode_items,
     encode_recovered,
     encode_values,
@@ -38,7 +39,9 @@ from rpcmq.store.frames import (
 __all__ = [
     "APPLY",
     "CANNOT",
+    "FIND",
     "ITEMS",
+    "KNOWN",
     "NEXT_DUE",
     "READ",
     "READY",
@@ -52,6 +55,7 @@ __all__ = [
 
 #: Requests, whose answers have the same letter.
 APPLY, READ, READ_DUE, READ_DEAD, READ_INCOMING, NEXT_DUE, RECOUNT = b"A", b"R", b"D", b"X", b"I", b"N", b"C"
+FIND, KNOWN = b"F", b"K"
 ITEMS = (READ, READ_DUE, READ_DEAD, READ_INCOMING)
 #: Notices without a ticket: the store is open, fails for now, cannot be used.
 READY, WAITING, CANNOT = b"O", b"W", b"E"
@@ -184,6 +188,10 @@ class _Server:
                 return encode_items(store.read_incoming(*decode_values("ii", content)))
             case b"N":
                 return encode_values("i", store.next_due(*decode_values("P", content)))
+            case b"F":
+                return encode_found(store.find(*decode_values("Li", content)))
+            case b"K":
+                return encode_verdicts(store.known([each for each in decode_changes(content) if isinstance(each, Put)]))
             case b"C":
                 return encode_recovered(store.recount())
         raise ValueError(f"request {letter!r}")

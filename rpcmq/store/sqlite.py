@@ -29,10 +29,12 @@ import apsw
 from rpcmq.store.contract import (
     Change,
     Damaged,
+    Found,
     Incoming,
     Lane,
     Maker,
     Position,
+    Put,
     Recovered,
     Stored,
     StoreError,
@@ -41,7 +43,8 @@ from rpcmq.store.contract import (
 )
 from rpcmq.store.known_makers import KnownMakers
 from rpcmq.store.segments import SEGMENT_ITEMS, Segment
-from rpcmq.store.sqlite_batch import Batch
+from rpcmq.store.sqlite_batch import Batch, verdict_of
+from rpcmq.store.sqlite_dead import Dead
 from rpcmq.store.sqlite_file import abandon, is_whole, open_file, reason_of, rows_of
 from rpcmq.store.sqlite_ids import Ids
 from rpcmq.store.sqlite_tables import EPOCH, MAKERS, MAKERS_FROM, Tables
@@ -89,6 +92,7 @@ class SqliteStore:
         self._connection = open_file(path, vfs)
         try:
             self._tables = Tables(self._connection, segment_items)
+            self._dead = Dead(self._connection)
             self._ids = Ids(self._connection, ids_kept)
             notes = dict(self._connection.execute("SELECT name, value FROM notes"))
             self._recover_makers(notes)
@@ -128,7 +132,7 @@ class SqliteStore:
     @_on_disk
     def apply(self, changes: Sequence[Change]) -> list[Verdict]:
         """See :meth:`rpcmq.store.contract.Store.apply`."""
-        batch = Batch(self._connection, self._tables, self._makers, self._ids)
+        batch = Batch(self._connection, self._tables, self._makers, self._ids, self._dead)
         self._connection.execute("BEGIN IMMEDIATE")
         verdicts = batch.run(changes)
         self._connection.execute("COMMIT")
@@ -206,6 +210,28 @@ class SqliteStore:
         return self._connection.execute(query, after).get or 0
 
     @_on_disk
+    def find(self, lane: Lane, number: int) -> Found | None:
+        """See :meth:`rpcmq.store.contract.Store.find`."""
+        dead = self._dead.find(lane, number)
+        if dead is not None:
+            return Found("dead", dead)
+        segment = self._tables.find(lane, number)
+        if segment is None or not segment.is_open(number):
+            return None
+        position, state = Position(0, segment.name, number), b""
+        if segment.is_postponed(number):
+            query = "SELECT due, state FROM postponed WHERE segment = ? AND number = ?"
+            ((due, state),) = rows_of(self._connection, query, segment.name, number)
+            position = position._replace(due=due)
+        item = self._item(lane, segment.name, number, position, state)
+        return Found("postponed" if position.due else "ready", item or Damaged(position, lane, number))
+
+    @_on_disk
+    def known(self, puts: Sequence[Put]) -> list[Verdict]:
+        """See :meth:`rpcmq.store.contract.Store.known`."""
+        return [verdict_of(put, self._ids, self._makers) for put in puts]
+
+    @_on_disk
     def recount(self) -> Recovered:
         """See :meth:`rpcmq.store.contract.Store.recount`."""
         lanes = self._tables.lanes
@@ -213,27 +239,18 @@ class SqliteStore:
             self._epoch,
             {lane: sum(each.ready for each in segments) for lane, segments in lanes.items()},
             {lane: sum(each.postponed for each in segments) for lane, segments in lanes.items()},
-            dict(self._connection.execute("SELECT queue, count(*) FROM dead GROUP BY queue")),
+            self._dead.counts(),
             {},
         )
 
     @_on_disk
     def read_dead(self, queue: str, after: Position, most: int, most_bytes: int) -> list[Stored | Damaged]:
         """See :meth:`rpcmq.store.contract.Store.read_dead`."""
-        query = (
-            "SELECT place, priority, number, died, at, id, producer, counter, body, digest, state, crc FROM dead"
-            " WHERE queue = ? AND place > ? ORDER BY place LIMIT ?"
-        )
         items: list[Stored | Damaged] = []
-        rows = self._connection.execute(query, (queue, after.place, most))
-        for place, priority, number, died, at, id, producer, counter, body, digest, state, crc in rows:
-            position, lane = Position(died, place, number), Lane(queue, priority)
-            if not is_whole(crc, (number, died, at, producer, counter), id, body, digest, state):
-                items.append(Damaged(position, lane, number))
-            else:
-                items.append(Stored(position, lane, number, at, id, Maker(producer, counter), body, state))
-                most_bytes -= len(body)
-            if most_bytes <= 0:
+        for item in self._dead.read(queue, after):
+            items.append(item)
+            most_bytes -= len(item.body) if isinstance(item, Stored) else 0
+            if len(items) >= most or most_bytes <= 0:
                 break
         return items
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from typing import Any
 
 import apsw
 
@@ -15,19 +16,23 @@ from rpcmq.store.contract import (
     Forget,
     Lane,
     Maker,
+    Move,
     Note,
+    Position,
     Postpone,
     Put,
     Revive,
+    Stored,
     Verdict,
 )
 from rpcmq.store.known_makers import KnownMakers
 from rpcmq.store.segments import Segment
-from rpcmq.store.sqlite_file import row_checksum, rows_of
+from rpcmq.store.sqlite_dead import Dead
+from rpcmq.store.sqlite_file import is_whole, row_checksum, rows_of
 from rpcmq.store.sqlite_ids import Ids
 from rpcmq.store.sqlite_tables import MAKERS, MAKERS_FROM, Tables, packed_numbers
 
-__all__ = ["Batch"]
+__all__ = ["Batch", "verdict_of"]
 
 #: Producers that have put nothing for so long are forgotten (milliseconds).
 _MAKERS_KEPT = 24 * 3600 * 1000
@@ -38,11 +43,12 @@ _OTHER = Verdict(is_known=True, is_other=True)
 class Batch:
     """The changes of one commit. After a failure the connection is of no use, and nor is the batch."""
 
-    def __init__(self, connection: apsw.Connection, tables: Tables, makers: KnownMakers, ids: Ids) -> None:
+    def __init__(self, connection: apsw.Connection, tables: Tables, makers: KnownMakers, ids: Ids, dead: Dead) -> None:
         self._connection = connection
         self._tables = tables
         self._makers = makers
         self._ids = ids
+        self._dead = dead
         #: Segments that are made, and those of each lane to which items are added: its rows.
         self._new: list[tuple[Lane, Segment]] = []
         self._rows: dict[Lane, list[tuple[Segment, list[tuple[object, ...]]]]] = {}
@@ -98,9 +104,10 @@ class Batch:
                 self._bury(change)
             case Revive():
                 return self._revive(change)
-            case Forget((queue, priority), number):
-                where = "queue = ? AND priority = ? AND number = ?"
-                self._connection.execute(f"DELETE FROM dead WHERE {where}", (queue, priority, number))
+            case Move():
+                return self._move(change)
+            case Forget(lane, number):
+                return Verdict(number if self._dead.forget(lane, number) else 0)
             case Note(name, value) if value:
                 self._connection.execute("REPLACE INTO notes VALUES (?, ?)", (name, value))
             case Note(name, _):
@@ -110,15 +117,13 @@ class Batch:
     # --- items -------------------------------------------------------------------------------
 
     def _put_item(self, put: Put) -> Verdict:
+        verdict = _KNOWN if put.maker in self._put else verdict_of(put, self._ids, self._makers)
+        if verdict.is_known:
+            return verdict
         maker = put.maker
         if put.id:
-            digest = self._ids.digest_of(put)
-            if digest is not None:
-                return _KNOWN if digest == put.digest else _OTHER
             self._ids.add(put)
         elif maker.producer:
-            if maker in self._put or maker in self._makers:
-                return _KNOWN
             self._put[maker] = put.at
         segment, number = self._append(put.lane, put.at, put.due, put.id, maker, put.body, put.digest)
         if put.due:
@@ -204,26 +209,36 @@ class Batch:
         segment = self._end(lane, number)
         if segment is None:
             return
-        query = f"SELECT at, id, producer, counter, body, digest FROM items_{segment.name} WHERE number = ?"
-        for at, id, producer, counter, body, digest in rows_of(self._connection, query, number):
-            crc = row_checksum((number, died, at, producer, counter), id, body, digest, state)
-            self._connection.execute(
-                "INSERT INTO dead (queue, priority, number, died, at, id, producer, counter, body, digest, state, crc)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (*lane, number, died, at, id, producer, counter, body, digest, state, crc),
-            )
+        for row in self._rows_of(segment, number):
+            self._dead.add(lane, number, died, state, row)
+
+    def _rows_of(self, segment: Segment, number: int) -> list[tuple[Any, ...]]:
+        query = f"SELECT at, due, id, producer, counter, body, digest, crc FROM items_{segment.name} WHERE number = ?"
+        return rows_of(self._connection, query, number)
 
     def _revive(self, revive: Revive) -> Verdict:
         lane, number, due, state = revive
-        query = (
-            "DELETE FROM dead WHERE queue = ? AND priority = ? AND number = ?"
-            " RETURNING at, id, producer, counter, body, digest"
-        )
-        for at, id, producer, counter, body, digest in rows_of(self._connection, query, *lane, number):
-            segment, new = self._append(lane, at, due, id, Maker(producer, counter), body, digest)
-            self._write_postponed(segment, new, due, state)
-            return Verdict(new)
+        taken = self._dead.take(lane, number)
+        return NOTHING if taken is None else self._put_again(*taken, lane, due, state)
+
+    def _move(self, move: Move) -> Verdict:
+        lane, number, to, due, state = move
+        segment = self._open(lane, number)
+        if segment is None:
+            taken = self._dead.take(lane, number)
+            return NOTHING if taken is None else self._put_again(*taken, to, due, state)
+        for at, late, id, producer, counter, body, digest, crc in self._rows_of(segment, number):
+            if is_whole(crc, (number, at, late, producer, counter), id, body, digest):
+                self._end(lane, number)
+                item = Stored(Position(), lane, number, at, id, Maker(producer, counter), body, state)
+                return self._put_again(item, digest, to, due, state)
         return NOTHING
+
+    def _put_again(self, item: Stored, digest: bytes, to: Lane, due: int, state: bytes) -> Verdict:
+        segment, number = self._append(to, item.at, due, item.id, item.maker, item.body, digest)
+        if due:
+            self._write_postponed(segment, number, due, state)
+        return Verdict(number)
 
     def _drop_segments(self) -> None:
         """Drop the segments of which nothing is left, this commit included, but the last one of a lane."""
@@ -239,3 +254,11 @@ class Batch:
                 self._connection.execute(f"DROP TABLE {kind}_{segment.name}")
             self._connection.execute("DELETE FROM segments WHERE segment = ?", (segment.name,))
             self._dropped.append((lane, segment))
+
+
+def verdict_of(put: Put, ids: Ids, makers: KnownMakers) -> Verdict:
+    """Whether an item with the id of ``put`` was put before."""
+    if put.id:
+        digest = ids.digest_of(put)
+        return NOTHING if digest is None else _KNOWN if digest == put.digest else _OTHER
+    return _KNOWN if put.maker in makers else NOTHING

@@ -14,6 +14,7 @@ from rpcmq.store.contract import (
     Forget,
     Lane,
     Maker,
+    Move,
     Note,
     Position,
     Postpone,
@@ -114,12 +115,20 @@ class RandomChanges:
             return Postpone(item.lane, item.number, self._now + random.randrange(1, 5000), state)
         if choice < 0.9:
             return Bury(item.lane, item.number, self._now, state)
+        if choice < 0.93:
+            return self._move(item, state)
         if choice < 0.96 and dead:
             item = random.choice(dead)
             if random.random() < 0.5:
                 return Revive(item.lane, item.number, self._now + 1, state)
+            if random.random() < 0.5:
+                return self._move(item, state)
             return Forget(item.lane, item.number)
         return Note(random.choice("ab"), random.randbytes(random.randrange(3)))
+
+    def _move(self, item: Stored | Damaged, state: bytes) -> Move:
+        due = self._now + self._random.randrange(1, 5000) if self._random.random() < 0.5 else 0
+        return Move(item.lane, item.number, self._random.choice(_LANES), due, state)
 
     def _put(self, lane: Lane) -> Put:
         random = self._random

@@ -15,6 +15,7 @@ from rpcmq.store.contract import (
     Forget,
     Lane,
     Maker,
+    Move,
     Note,
     Position,
     Postpone,
@@ -157,13 +158,56 @@ def test_dead_items_are_kept_revived_and_forgotten(reopen: Reopen) -> None:
     assert again.read_dead("billing", first.position, *MANY) == [second]
     assert numbers(again.read(LANE, 0, *MANY)) == [3]
     assert again.apply([Revive(LANE, 2, 90, b"once more"), Forget(LANE, 1), Revive(LANE, 1, 90, b"")]) == [
-        Verdict(4), Verdict(), Verdict(),
+        Verdict(4), Verdict(1), Verdict(),
     ]  # fmt: skip
     (revived,) = again.read_due(90, Position(), *MANY)
     assert isinstance(revived, Stored)
     assert (revived.number, revived.maker, revived.state) == (4, Maker(7, 2), b"once more")
     assert again.read_dead("billing", Position(), *MANY) == []
     assert again.apply([put(2)]) == [KNOWN]
+
+
+def test_items_are_moved_with_their_ids(reopen: Reopen) -> None:
+    store, images = reopen(), Lane("images", 3)
+    given = Put(LANE, b"body", 1, id=b"invoice-17", digest=b"A")
+    store.apply([put(1), put(2, due=500), given, put(4)])
+    store.apply([Bury(LANE, 4, 70, b"raised")])
+    moves = [Move(LANE, 1, images, 0, b"lost"), Move(LANE, 2, images, 600, b"x"), Move(LANE, 3, images, 0, b"")]
+    moves += [Move(LANE, 4, images, 90, b"raised"), Move(LANE, 5, images, 0, b""), Move(URGENT, 1, images, 0, b"")]
+    assert store.apply(moves) == [Verdict(1), Verdict(2), Verdict(3), Verdict(4), Verdict(), Verdict()]
+    again = reopen()
+    assert again.apply(moves) == [Verdict()] * 6  # told once more
+    assert numbers(again.read(LANE, 0, *MANY)) == [] and again.read_dead("billing", Position(), *MANY) == []
+    first, third = again.read(images, 0, *MANY)
+    assert isinstance(first, Stored) and isinstance(third, Stored)
+    assert (first.maker, first.state, first.at, third.id) == (Maker(7, 1), b"", 1, b"invoice-17")
+    fourth, second = again.read_due(999, Position(), *MANY)
+    assert isinstance(fourth, Stored) and isinstance(second, Stored)
+    assert (fourth.number, fourth.state, second.number, second.state) == (4, b"raised", 2, b"x")
+    # Where it was put its id is known, and nowhere else.
+    assert again.known([put(1), given, given._replace(lane=images)]) == [KNOWN, KNOWN, Verdict()]
+
+
+def test_one_item_is_found(reopen: Reopen) -> None:
+    reopen().apply([put(1), put(2, due=500), put(3), put(4)])
+    store = reopen()
+    store.apply([Bury(LANE, 3, 70, b"raised"), Done(LANE, 4)])
+    found = [store.find(LANE, number) for number in range(1, 6)]
+    assert found[3:] == [None, None] and store.find(URGENT, 1) is None
+    states = [(each.state, each.item.number, each.item.position.due) for each in found if each is not None]
+    assert states == [("ready", 1, 0), ("postponed", 2, 500), ("dead", 3, 70)]
+    assert found[2] is not None and [found[2].item] == store.read_dead("billing", Position(), *MANY)
+    assert found[0] is not None and isinstance(found[0].item, Stored) and found[0].item.body == b"body"
+
+
+def test_what_was_put_is_known_and_asking_puts_nothing(store: Store) -> None:
+    given = Put(LANE, b"", 1, id=b"invoice-17", digest=b"A")
+    nameless = Put(LANE, b"", 1)
+    assert store.known([put(1), given, nameless]) == [Verdict()] * 3
+    store.apply([put(1), given])
+    other = given._replace(digest=b"B")
+    assert store.known([put(1), put(2), given, other, nameless]) == [KNOWN, Verdict(), KNOWN, OTHER, Verdict()]
+    assert numbers(store.read(LANE, 0, *MANY)) == [1, 2]
 
 
 def test_notes_are_kept(reopen: Reopen) -> None:

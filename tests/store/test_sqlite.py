@@ -12,7 +12,23 @@ import apsw
 import pytest
 from gevent import subprocess
 
-from rpcmq.store.contract import Damaged, Done, Lane, Maker, Position, Postpone, Put, Stored, StoreError, StoreFailed
+from rpcmq.store.contract import (
+    Bury,
+    Damaged,
+    Done,
+    Forget,
+    Lane,
+    Maker,
+    Move,
+    Position,
+    Postpone,
+    Put,
+    Revive,
+    Stored,
+    StoreError,
+    StoreFailed,
+    Verdict,
+)
 from rpcmq.store.sqlite import SqliteStore
 from tests.store.crash_disk import CrashDisk
 from tests.store.crashes import points_of
@@ -96,6 +112,27 @@ def test_an_item_whose_row_was_changed_is_not_served(tmp_path: Path) -> None:
     assert isinstance(second, Damaged) and second.number == 2
     (late,) = again.read_due(9, Position(), *MANY)
     assert isinstance(late, Damaged) and late.number == 4
+    again.close()
+
+
+def test_a_damaged_item_stays_so_when_it_is_dead(tmp_path: Path) -> None:
+    path = tmp_path / "queue.db"
+    store = SqliteStore(path)
+    store.apply(items(3))
+    store.close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE items_1 SET body = 17, producer = 'text' WHERE number = 2")
+    connection.close()
+    again = SqliteStore(path)
+    found = again.find(LANE, 2)
+    assert found is not None and found.state == "ready" and isinstance(found.item, Damaged)
+    assert again.apply([Move(LANE, 2, Lane("other", 0), 0, b"")]) == [Verdict()]
+    again.apply([Bury(LANE, 2, 9, b"story"), Bury(LANE, 3, 9, b"story")])
+    first, second = again.read_dead("billing", Position(), *MANY)
+    assert isinstance(first, Damaged) and isinstance(second, Stored)
+    assert again.apply([Revive(LANE, 2, 10, b""), Move(LANE, 2, Lane("other", 0), 0, b"")]) == [Verdict()] * 2
+    again.apply([Forget(LANE, 2)])
+    assert again.read_dead("billing", Position(), *MANY) == [second]
     again.close()
 
 

@@ -11,7 +11,20 @@ from pathlib import Path
 import pytest
 
 from rpcmq.queue_server.store_process import StoreProcess
-from rpcmq.store.contract import Bury, Done, Lane, Maker, Note, Position, Postpone, Put, Stored, StoreError, Verdict
+from rpcmq.store.contract import (
+    Bury,
+    Done,
+    Found,
+    Lane,
+    Maker,
+    Note,
+    Position,
+    Postpone,
+    Put,
+    Stored,
+    StoreError,
+    Verdict,
+)
 from rpcmq.store.sqlite import SqliteStore
 from rpcmq.testing import eventually
 
@@ -68,7 +81,12 @@ def test_requests_are_answered_in_their_order(open_store: Open) -> None:
     store.read_due(45, Position(), *MANY, answers.append)
     store.apply([Bury(LANE, 1, 60, b"story"), Done(LANE, 2)], answers.append)
     store.read_dead("billing", Position(), *MANY, answers.append)
-    eventually(lambda: len(answers) == 7)
+    store.find(LANE, 1, answers.append)
+    store.find(LANE, 2, answers.append)
+    store.known([put(1), put(9)], answers.append)
+    eventually(lambda: len(answers) == 10)
+    assert answers[7] == Found("dead", items_of(answers[6])[0]) and answers[8] is None
+    assert answers[9] == [Verdict(is_known=True), Verdict()]
     assert answers[0] == [Verdict(1), Verdict(2), Verdict()]
     assert answers[2] == 50 and answers[3] == [Verdict(is_known=True), Verdict()]
     (ready,), (due,), (dead,) = (items_of(answers[n]) for n in (1, 4, 6))

@@ -35,8 +35,10 @@ class Envelope:
         """The inverse of :meth:`to_bytes`.
 
         Raises:
-            ValueError: a later version has written it.
+            ValueError: a later version has written it, or it is none.
         """
+        if len(body) < _HEAD.size:
+            raise ValueError(f"the item has {len(body)} bytes, which is no item")
         version, expires, length = _HEAD.unpack_from(body)
         if version != _VERSION:
             raise ValueError(f"the item has version {version}, and this rpcmq knows {_VERSION}")

@@ -74,6 +74,13 @@ class LaneReader:
         if isinstance(item, Stored):
             self._bytes -= len(item.body)
 
+    def discard(self, numbers: set[int]) -> None:
+        """These items are not in the lane any more."""
+        items, self.items, self._bytes = self.items, deque(), 0
+        for item in items:
+            if item.number not in numbers:
+                self._add(item)
+
     def _add(self, item: Stored | Damaged) -> None:
         self.items.append(item)
         if isinstance(item, Stored):

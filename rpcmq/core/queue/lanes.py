@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 
 from rpcmq.core.queue.lane_reader import LaneReader
@@ -96,6 +96,36 @@ class Lanes:
             self._store.apply([Note(name, asked.to_bytes(8))], known)
         return number <= lane.horizon
 
+    @property
+    def due(self) -> Iterator[Stored]:
+        """The items that are due."""
+        return chain.from_iterable(lane.due for lane in self._lanes.values())
+
+    def in_doubt(self, now: float, keys: set[tuple[int, int]]) -> set[tuple[int, int]]:
+        """Those of ``keys`` that a worker may run since a former life; of the postponed ones, those that are due."""
+        if now >= self.doubt_until:
+            return set()
+        due = {(item.lane.priority, item.number) for item in self.due}
+        former = {priority: lane.former for priority, lane in self._lanes.items()}
+        return {key for key in keys if key in due or key[1] <= former.get(key[0], 0)}
+
+    def discard(self, keys: Iterable[tuple[int, int]]) -> list[Stored]:
+        """Remove the items of these priorities and numbers; return those that were due."""
+        by_priority: dict[int, set[int]] = {}
+        for priority, number in keys:
+            by_priority.setdefault(priority, set()).add(number)
+        found: list[Stored] = []
+        for priority, numbers in by_priority.items():
+            lane = self._lanes.get(priority)
+            if lane is None:
+                continue
+            lane.reader.discard(numbers)
+            if lane.doubtful is not None:
+                lane.doubtful.discard(numbers)
+            found += [item for item in lane.due if item.number in numbers]
+            lane.due = deque(item for item in lane.due if item.number not in numbers)
+        return found
+
     def heads(self) -> Iterator[Stored]:
         """The items of each lane that were read and are next; more is read where nothing was."""
         for lane in self._lanes.values():
@@ -114,5 +144,7 @@ class _Lane:
         self.doubtful = doubtful
         #: The store knows that items up to this number may have been given; and it was told so of these.
         self.horizon = self.asked = horizon
+        #: Items up to this number may have been given in a former life of the router.
+        self.former = horizon
         #: Items that are due.
         self.due: deque[Stored] = deque()

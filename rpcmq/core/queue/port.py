@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from rpcmq.store.contract import Change, Damaged, Incoming, Lane, Position, Recovered, Stored, Verdict
+from rpcmq.store.contract import Change, Damaged, Found, Incoming, Lane, Position, Put, Recovered, Stored, Verdict
 
 __all__ = ["Items", "StorePort"]
 
@@ -41,6 +41,12 @@ class StorePort(Protocol):
         self, queue: str, after: Position, most: int, most_bytes: int, then: Callable[[Items], object]
     ) -> None:
         """Read items that are dead."""
+
+    def find(self, lane: Lane, number: int, then: Callable[[Found | None], object]) -> None:
+        """Look for one item."""
+
+    def known(self, puts: Sequence[Put], then: Callable[[list[Verdict]], object]) -> None:
+        """Ask which items were put before."""
 
     def recount(self, then: Callable[[Recovered], object]) -> None:
         """Ask for the numbers of items."""

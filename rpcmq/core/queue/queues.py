@@ -11,15 +11,18 @@ from rpcmq.core.queue.incoming import IncomingItems
 from rpcmq.core.queue.lanes import HORIZON
 from rpcmq.core.queue.policy import Policy
 from rpcmq.core.queue.port import Items, StorePort
+from rpcmq.core.queue.refusals import Refused
 from rpcmq.core.queue.story import Ending, Story
 from rpcmq.core.queue.work_queue import WorkQueue
 from rpcmq.store.contract import Incoming, Lane, Maker, Note, Position, Put, Recovered, Refuse, Stored, Verdict
 
-__all__ = ["NewItem", "Queues"]
+__all__ = ["DRAINING", "PAUSED", "NewItem", "Queues"]
 
 #: Items that are due and read at once, and their bytes.
 _DUE, _DUE_BYTES = 256, 4 << 20
-_POLICY, _CLEAN = "policy ", "clean"
+#: The names of notes begin with these.
+PAUSED, DRAINING, _POLICY = "paused ", "draining ", "policy "
+_CLEAN = "clean"
 _NO_MAKER = Maker(0, 0)
 
 
@@ -59,10 +62,10 @@ class Queues:
     """
 
     def __init__(self, store: StorePort, recovered: Recovered, now: float, wall: Callable[[float], int]) -> None:
-        self._store = store
+        self.store = self._store = store
         self._recovered = recovered
         self._opened = now
-        self._wall = wall
+        self.wall = self._wall = wall
         self._is_clean = recovered.epoch == 1 or _CLEAN in recovered.notes
         self._queues: dict[str, WorkQueue] = {}
         self._due_read_to = Position()
@@ -76,7 +79,8 @@ class Queues:
         for lane in recovered.ready:
             horizon = recovered.notes.get(f"{HORIZON} {lane.priority} {lane.queue}", b"")
             self._horizons.setdefault(lane.queue, {})[lane] = int.from_bytes(horizon)
-        for name in (*self._horizons, *(each[len(_POLICY) :] for each in recovered.notes if each.startswith(_POLICY))):
+        noted = (each.split(" ", 1)[1] for each in recovered.notes if each.startswith((PAUSED, DRAINING, _POLICY)))
+        for name in [*self._horizons, *noted]:
             self.queue(name)
         store.on_reopened = self._recount
         #: Called when :meth:`next_deadline` may be earlier than it was.
@@ -98,6 +102,7 @@ class Queues:
                 self._horizons.pop(name, {}),
             )  # fmt: skip
             queue.recount(recovered)
+            queue.is_paused, queue.is_draining = PAUSED + name in recovered.notes, DRAINING + name in recovered.notes
             queue.on_ready = lambda: self.on_ready(queue)
             queue.on_postponed = self._look_for_due
         return queue
@@ -120,8 +125,41 @@ class Queues:
         self.queue(name).set_policy(now, policy)
         self._store.apply([Note(_POLICY + name, policy.to_bytes())], lambda verdicts: then())
 
-    def put(self, now: float, name: str, items: list[NewItem], then: Callable[[list[Verdict]], object]) -> None:
-        """Put ``items``, all or none; ``then`` is called with the verdicts when they are durable."""
+    def put(
+        self, now: float, name: str, items: list[NewItem], then: Callable[[list[Verdict]], object],
+        refused: Callable[[Refused], object] | None = None,
+    ) -> None:  # fmt: skip
+        """Put ``items``, all or none; ``then`` is called with the verdicts when they are durable.
+
+        Where the queue takes no new items ``refused`` is called with the reason, and nothing was put. But if all were
+        put before, ``then`` is called: who asks again for want of an answer must not hear that they are not there.
+
+        Raises:
+            Refused: the same, where nobody is there to be called: they may have been put before.
+        """
+        refusal = self.queue(name).refusal()
+        if refusal is None:
+            self._put(now, name, items, then)
+        elif refused is None:
+            raise refusal
+        else:
+            self._put_nothing(now, name, items, refusal, then, refused)
+
+    def _put_nothing(
+        self, now: float, name: str, items: list[NewItem], refusal: Refused, then: Callable[[list[Verdict]], object],
+        refused: Callable[[Refused], object],
+    ) -> None:  # fmt: skip
+        puts = [Put(Lane(name, item.priority), b"", 0, 0, item.id, item.maker, item.digest) for item in items]
+
+        def answered(verdicts: list[Verdict]) -> None:
+            if all(verdict.is_known for verdict in verdicts):
+                then(verdicts)
+            else:
+                refused(refusal)
+
+        self._store.known(puts, answered)
+
+    def _put(self, now: float, name: str, items: list[NewItem], then: Callable[[list[Verdict]], object]) -> None:
         queue, at = self.queue(name), self._wall(now)
         puts = [
             Put(
@@ -166,7 +204,8 @@ class Queues:
                 )
                 for item in items
             ]  # fmt: skip
-            self.put(now, name, news, partial(ended, items))
+            # They are in the database already.
+            self._put(now, name, news, partial(ended, items))
 
     def _refuse(self, items: list[Incoming]) -> None:
         """Bury incoming items whose ids other items have: nobody waits for an answer."""

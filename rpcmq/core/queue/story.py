@@ -57,6 +57,10 @@ class Story:
             (*self.endings, ending)[-_TOLD:],
         )
 
+    def again(self) -> Story:
+        """The story of an item that is tried again as often as a new one."""
+        return replace(self, failures=0, losses=0)
+
     def to_bytes(self) -> bytes:
         """The story as the store keeps it; empty if nothing was told yet."""
         return json.dumps(asdict(self)).encode() if self.endings else b""

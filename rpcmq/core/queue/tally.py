@@ -50,6 +50,12 @@ class Tally:
         else:
             self.postponed += 1
 
+    def left(self, item: Stored | Damaged) -> None:
+        """An item has ended, or gone, that was not given; whether it was in hand is another matter."""
+        self.items -= 1
+        if item.position.due:
+            self.postponed -= 1
+
     def ended(self, item: Stored | Damaged) -> None:
         """An item has ended that was given, or could have been."""
         self.ending -= 1

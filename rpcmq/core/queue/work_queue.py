@@ -8,7 +8,7 @@ until then it is given to nobody.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from math import inf
@@ -20,14 +20,16 @@ from rpcmq.core.queue.envelope import Envelope
 from rpcmq.core.queue.lanes import Lanes
 from rpcmq.core.queue.policy import Policy
 from rpcmq.core.queue.port import StorePort
+from rpcmq.core.queue.refusals import Draining, Refused
+from rpcmq.core.queue.series import Series
 from rpcmq.core.queue.story import Ending, Story
 from rpcmq.core.queue.tally import Tally
 from rpcmq.store.contract import Bury, Damaged, Done, Lane, Postpone, Recovered, Stored, Verdict
 
-__all__ = ["Given", "WorkQueue"]
+__all__ = ["Given", "Key", "WorkQueue"]
 
-#: Items that wait for others of their series, at the most: more wait in the lane, with all that is behind them.
-_MOST_WAITING = 1000
+#: Priority and number of an item.
+Key = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -80,14 +82,15 @@ class WorkQueue:
         self._ages = Ages(name, store)
         #: By fence.
         self._given: dict[tuple[int, int], Given] = {}
-        self._series: set[bytes] = set()
-        self._waiting: dict[bytes, deque[Stored]] = {}
-        self._waiting_items = 0
+        self._series = Series()
+        #: Items that are not to be given, because they are being taken away, and whether their turn came meanwhile.
+        self._held: dict[Key, Stored | None] = {}
         #: Items that are next: they were not begun, or one of their series has ended.
         self._released: deque[Stored] = deque()
         self._rate = TokenBucket(policy.rate, opened) if policy.rate else None
         self._next_token = -inf
-        self.is_paused = False
+        #: Nothing is given; nothing new is taken.
+        self.is_paused = self.is_draining = False
         self.counters: Counter[str] = Counter()
         #: Called when there may be something to take.
         self.on_ready: Callable[[], object] = lambda: None
@@ -125,8 +128,7 @@ class WorkQueue:
         That of a ready item counts from its put, of one that runs from when it was given, of a dead one from its death.
         """
         wall, oldest, ready = self._wall(now), {}, self.ready
-        waiting = (row[0] for row in (self._released, *self._waiting.values()) if row)
-        if at := self._ages.ready(ready, chain(waiting, self._lanes.heads()), self._lanes):
+        if at := self._ages.ready(ready, chain(self._released, self._series.waiting, self._lanes.heads()), self._lanes):
             oldest["ready"] = max(0, wall - at) / 1000
         if self._given:
             oldest["running"] = now - next(iter(self._given.values())).since
@@ -139,10 +141,15 @@ class WorkQueue:
             "dead": self.tally.dead,
             "oldest": oldest,
             "is_paused": self.is_paused,
+            "is_draining": self.is_draining,
             "counters": dict(self.counters),
         }
 
     # --- items -------------------------------------------------------------------------------
+
+    def refusal(self) -> Refused | None:
+        """The reason for which no new item may be put; None: there is none."""
+        return Draining(self.name) if self.is_draining else None
 
     def accepted(self, item: Stored) -> None:
         """A new item is in the store."""
@@ -195,19 +202,26 @@ class WorkQueue:
         return self._give(now, item, envelope)
 
     def _next(self, now: float) -> tuple[Stored, Envelope] | None:
-        while self._waiting_items < _MOST_WAITING or self._released:
-            item = self._released.popleft() if self._released else self._lanes.pop(now)
+        while (is_next := bool(self._released)) or not self._series.is_full:
+            item = self._released.popleft() if is_next else self._lanes.pop(now)
             if item is None:
                 return None
             if isinstance(item, Damaged):
                 self._bury_damaged(now, item)
                 continue
-            envelope = Envelope.from_bytes(item.body)
+            if self._held and (key := (item.lane.priority, item.number)) in self._held:
+                self._held[key] = item
+                continue
+            try:
+                envelope = Envelope.from_bytes(item.body)
+            except ValueError as error:
+                ending = Ending(self._wall(now), "", "damaged", str(error))
+                self._bury(item, ending.at, Story.from_bytes(item.state).with_ending(ending))
+                continue
             if envelope.expires and self._wall(now) >= envelope.expires:
                 self._end(now, item, Ending(self._wall(now), "", "expired", "nobody wanted it any more"))
             elif envelope.series and envelope.series in self._series:
-                self._waiting.setdefault(envelope.series, deque()).append(item)
-                self._waiting_items += 1
+                self._series.wait(envelope.series, item, is_next)
             else:
                 return item, envelope
         return None
@@ -219,13 +233,58 @@ class WorkQueue:
         given = Given(item, fence, attempt, envelope.message, envelope.series, now)
         self._given[given.fence] = given
         if given.series:
-            self._series.add(given.series)
+            self._series.begin(given.series)
         self.counters["given"] += 1
         return given
 
     def next_deadline(self, now: float) -> float:
         """The time at which there may be something to take because time has passed (monotonic seconds)."""
         return min((each for each in (self._next_token, self._lanes.doubt_until) if each > now), default=inf)
+
+    # --- items that are taken away ---------------------------------------------------------
+
+    @property
+    def given(self) -> Iterator[Given]:
+        """The items that workers have, the one first that was given first."""
+        return iter(self._given.values())
+
+    @property
+    def priorities(self) -> Iterable[int]:
+        """The priorities that items of this queue have had, the highest first."""
+        return self._lanes
+
+    @property
+    def in_memory(self) -> Iterator[Stored]:
+        """The items that are ready and come before those that are still in the store only."""
+        return chain(self._released, self._series.waiting, self._lanes.due)
+
+    def hold(self, now: float, keys: Iterable[Key]) -> set[Key]:
+        """Give none of these items until :meth:`let_go`; return those of which that is sure.
+
+        The others run, or may do so since a former life of the router, or are being taken away by somebody else.
+        """
+        running = {(given.item.lane.priority, given.item.number) for given in self.given}
+        held = set(keys) - running - self._held.keys()
+        held -= self._lanes.in_doubt(now, held)
+        self._held |= dict.fromkeys(held)
+        return held
+
+    def let_go(self, held: set[Key], gone: set[Key]) -> None:
+        """Give the items ``held`` again, but those that are ``gone`` from this queue, durably."""
+        items = [*self._lanes.discard(gone), *self._series.discard(gone)]
+        items += [item for item in self._released if (item.lane.priority, item.number) in gone]
+        self._released = deque(item for item in self._released if (item.lane.priority, item.number) not in gone)
+        for key in held:
+            item = self._held.pop(key)
+            if item is not None:
+                (items if key in gone else self._released).append(item)
+        self.tally.in_hand -= sum(1 for item in items if item.position.due)
+        self.on_ready()
+
+    def undead(self) -> None:
+        """One of the dead items is not there any more."""
+        self.tally.dead -= 1
+        self._ages.forget_dead()
 
     # --- ends --------------------------------------------------------------------------------
 
@@ -319,13 +378,9 @@ class WorkQueue:
     def _free(self, given: Given) -> None:
         """A worker, and the item's series, are free for another one."""
         if given.series:
-            self._series.discard(given.series)
-            waiting = self._waiting.get(given.series)
-            if waiting:
-                self._waiting_items -= 1
-                self._released.append(waiting.popleft())
-            if not waiting:
-                self._waiting.pop(given.series, None)
+            following = self._series.end(given.series)
+            if following is not None:
+                self._released.append(following)
         self.on_ready()
 
     #: Called when an item was postponed.

@@ -7,6 +7,7 @@ from random import Random
 import pytest
 
 from rpcmq.core.queue.envelope import Envelope
+from rpcmq.core.queue.operators import PEEK_STATES, Operators
 from rpcmq.core.queue.policy import Policy
 from rpcmq.core.queue.queues import NewItem
 from rpcmq.core.queue.work_queue import Given
@@ -14,6 +15,7 @@ from rpcmq.store.contract import Maker, Position, Stored, Verdict
 from tests.core.queue.virtual_store import World
 
 _ITEMS, _STEPS = 150, 900
+_QUEUES = ("billing", "other")
 
 
 class _History:
@@ -24,11 +26,14 @@ class _History:
         self._accepted: set[bytes] = set()
         self._put: dict[bytes, NewItem] = {}
         self._done: list[bytes] = []
+        #: Those of which nobody knows whether they are, for want of an answer.
+        self._ending: set[bytes] = set()
         self._running: list[Given] = []
         #: Messages that a worker of a former life of the router may still run, and until when.
         self._ghosts: dict[bytes, float] = {}
         policy = Policy(attempts=3, backoff=1.0, losses=3, concurrency=random.choice((0, 0, 3)))
-        world.queues.declare(world.now, "billing", policy, lambda: None)
+        for name in _QUEUES:
+            world.queues.declare(world.now, name, policy, lambda: None)
         world.run()
 
     def run(self) -> None:
@@ -53,7 +58,9 @@ class _History:
             for _ in range(random.randrange(4)):
                 if world.port.waiting:
                     world.port.answer()
-        elif choice < 0.91:
+        elif choice < 0.905:
+            self._operate()
+        elif choice < 0.92:
             world.port.reopen(random.randrange(6))
         elif choice < 0.985:
             world.now += random.random() * random.choice((0.1, 3.0))
@@ -61,19 +68,37 @@ class _History:
         else:
             self._kill()
 
+    def _operate(self) -> None:
+        """An operator does something to many items."""
+        operators, now = Operators(self._world.queues), self._world.now
+        name, to = self._random.sample(_QUEUES, 2)
+        choice = self._random.randrange(4)
+        if choice == 0:
+            operators.retry(now, name, lambda count: None)
+        elif choice == 1:
+            operators.move_dead(now, name, to, lambda count: None)
+        elif choice == 2:
+            operators.move_ready(now, name, to, lambda count: None)
+        else:
+            operators.peek(name, self._random.choice(PEEK_STATES), 5, lambda views: None)
+
     def _check_numbers(self) -> None:
         """When the store has answered everything, the queue counts what the store has."""
         world = self._world
         if world.port.waiting:
             return
-        content, tally = world.store.recount(), world.queue.tally
-        assert tally.postponed == sum(content.postponed.values())
-        assert tally.items == tally.postponed + sum(content.ready.values())
-        assert (tally.ending, tally.dead) == (0, content.dead.get("billing", 0))
-        figures = world.queue.figures(world.now)
-        assert figures["running"] == len(self._running)
-        assert figures["ready"] + figures["postponed"] + figures["running"] == tally.items
-        assert figures["postponed"] >= 0
+        content = world.store.recount()
+        for name in _QUEUES:
+            queue = world.queues.queue(name)
+            tally = queue.tally
+            assert tally.postponed == sum(count for lane, count in content.postponed.items() if lane.queue == name)
+            ready = sum(count for lane, count in content.ready.items() if lane.queue == name)
+            assert tally.items == tally.postponed + ready
+            assert (tally.ending, tally.dead) == (0, content.dead.get(name, 0))
+            figures = queue.figures(world.now)
+            assert figures["running"] == sum(given.item.lane.queue == name for given in self._running)
+            assert figures["ready"] + figures["postponed"] + figures["running"] == tally.items
+            assert figures["postponed"] >= 0
 
     def _new_items(self) -> None:
         random, world = self._random, self._world
@@ -106,14 +131,16 @@ class _History:
 
     def _take(self) -> None:
         world = self._world
-        given = world.queue.take(world.now)
+        queue = world.queues.queue(self._random.choice(_QUEUES))
+        given = queue.take(world.now)
         if given is None:
             return
         assert given.message not in [each.message for each in self._running]
         assert self._ghosts.get(given.message, 0.0) <= world.now
         assert given.message not in self._done
         if given.series:
-            assert given.series not in [each.series for each in self._running]
+            running = [(each.item.lane.queue, each.series) for each in self._running]
+            assert (queue.name, given.series) not in running
         self._running.append(given)
 
     def _end_one(self) -> None:
@@ -121,9 +148,10 @@ class _History:
             return
         random, world = self._random, self._world
         given = self._running.pop(random.randrange(len(self._running)))
-        choice, queue = random.random(), world.queue
+        choice, queue = random.random(), world.queues.queue(given.item.lane.queue)
         if choice < 0.6:
-            assert queue.done(given.fence, lambda: self._done.append(given.message))
+            self._ending.add(given.message)
+            assert queue.done(given.fence, lambda: self._ended(given.message))
         elif choice < 0.75:
             assert queue.failed(world.now, given.fence, "w", "raised", random.choice((None, 0.5)))
         elif choice < 0.85:
@@ -132,6 +160,10 @@ class _History:
             assert queue.rejected(world.now, given.fence, "w", "no")
         else:
             assert queue.not_begun(given.fence)
+
+    def _ended(self, message: bytes) -> None:
+        self._ending.discard(message)
+        self._done.append(message)
 
     def _kill(self) -> None:
         world = self._world
@@ -144,7 +176,7 @@ class _History:
         world.store.reopen()
         world.begin()
         for given in late:
-            assert not world.queue.done(given.fence)
+            assert not world.queues.queue(given.item.lane.queue).done(given.fence)
 
     def _finish(self) -> None:
         """Everything that was accepted, and all that waits, ends."""
@@ -155,16 +187,14 @@ class _History:
             self._take()
             if self._running:
                 self._end_one()
-            elif not world.queue.running and world.now > 4000:
+            elif world.now > 4000 and not any(world.queues.queue(name).tally.items for name in _QUEUES):
                 break
         world.run()
-        dead = [
-            each.body
-            for each in world.store.read_dead("billing", Position(), 1000, 1 << 20)
-            if isinstance(each, Stored)
-        ]
+        found = [each for name in _QUEUES for each in world.store.read_dead(name, Position(), 1000, 1 << 20)]
+        dead = [each.body for each in found if isinstance(each, Stored)]
         ended = [*self._done, *(Envelope.from_bytes(body).message for body in dead)]
-        assert sorted(ended) == sorted(self._put)
+        assert len(ended) == len(set(ended))
+        assert self._put.keys() - self._ending <= set(ended) <= self._put.keys()
         assert self._accepted == set(self._put)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from rpcmq.core.queue.port import Items
 from rpcmq.core.queue.queues import NewItem, Queues
 from rpcmq.core.queue.work_queue import Given, WorkQueue
-from rpcmq.store.contract import Change, Incoming, Lane, Maker, Position, Recovered, Verdict
+from rpcmq.store.contract import Change, Found, Incoming, Lane, Maker, Position, Put, Recovered, Verdict
 from rpcmq.store.memory import MemoryStore
 
 __all__ = ["VirtualStore", "World"]
@@ -43,6 +43,12 @@ class VirtualStore:
         self, queue: str, after: Position, most: int, most_bytes: int, then: Callable[[Items], object]
     ) -> None:
         self.waiting.append((lambda: self.store.read_dead(queue, after, most, most_bytes), then))
+
+    def find(self, lane: Lane, number: int, then: Callable[[Found | None], object]) -> None:
+        self.waiting.append((lambda: self.store.find(lane, number), then))
+
+    def known(self, puts: Sequence[Put], then: Callable[[list[Verdict]], object]) -> None:
+        self.waiting.append((lambda: self.store.known(puts), then))
 
     def recount(self, then: Callable[[Recovered], object]) -> None:
         self.waiting.append((self.store.recount, then))
