@@ -55,7 +55,10 @@ class OneQueue:
         except (TypeError, ValueError, OverflowError, AttributeError) as error:
             return tuple(PutAnswer(f"an item is malformed: {error}", [], []))
         later: Later[tuple[Any, ...]] = Later()
-        self._queues.put(now, self._name, items, lambda verdicts: later.answer(_answer(verdicts)))
+        self._queues.put(
+            now, self._name, items, lambda verdicts: later.answer(_answer(verdicts)),
+            lambda refusal: later.answer(tuple(PutAnswer(str(refusal), [], []))),
+        )  # fmt: skip
         return later
 
 

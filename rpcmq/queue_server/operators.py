@@ -9,6 +9,7 @@ from typing import Any
 
 from gevent.event import Event
 
+from rpcmq.core.queue.operators import Operators
 from rpcmq.core.queue.policy import Policy
 from rpcmq.core.queue.queues import Queues
 from rpcmq.queue_server.watch import Watch
@@ -55,23 +56,26 @@ class Change:
 
     def __init__(self, queues: Queues, served: Mapping[str, Watch], serve: Callable[[str], object]) -> None:
         self._queues = queues
+        self._operators = Operators(queues)
         self._served = served
         self._serve = serve
 
     def pause(self, ctx: Any, queue: str) -> dict[str, Any] | None:
         """Give no items of the queue to workers; those that workers have go on."""
-        return self._set_paused(queue, True)
+        return self._set_paused(queue, True, self._operators.pause)
 
     def resume(self, ctx: Any, queue: str) -> dict[str, Any] | None:
         """Give items of the queue to workers again."""
-        return self._set_paused(queue, False)
+        return self._set_paused(queue, False, self._operators.resume)
 
-    def _set_paused(self, name: str, is_paused: bool) -> dict[str, Any] | None:
+    def _set_paused(
+        self, name: str, is_paused: bool, verb: Callable[[str, Callable[[], object]], object]
+    ) -> dict[str, Any] | None:
         if name not in self._served:
             return None
-        queue = self._queues.queue(name)
-        was, queue.is_paused = queue.is_paused, is_paused
-        queue.on_ready()
+        was, stored = self._queues.queue(name).is_paused, Event()
+        verb(name, stored.set)
+        stored.wait()
         return {"changed": was != is_paused}
 
     def set(self, ctx: Any, queue: str, settings: dict[str, Any], create: bool) -> dict[str, Any] | None:

@@ -289,7 +289,7 @@ def encode_found(found: Found | None) -> bytes:
     return b"" if found is None else encode_values("s", found.state) + encode_items([found.item])
 
 
-def decode_found(content: bytes | memoryview) -> Found | None:
+def decode_found(content: bytes) -> Found | None:
     """The inverse of :func:`encode_found`."""
     if not content:
         return None
