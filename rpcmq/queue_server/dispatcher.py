@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
+from collections.abc import Callable
 from functools import partial
 from time import monotonic
+from typing import Any
 
 import gevent
+from gevent.event import Event
 
 from rpcmq.client import Client
 from rpcmq.client.queue.messages import Message
 from rpcmq.client.queue.protocol import DONE, REJECTED, WorkAnswer, WorkOrder, to_workers
+from rpcmq.client.told_call import call_and_tell
 from rpcmq.core.queue.work_queue import Given, WorkQueue
 from rpcmq.errors import CallError, CallTimeout, LinkLost, RpcError
 from rpcmq.queue_server.progress import Progress
@@ -33,13 +37,15 @@ class Dispatcher:
 
     Args:
         owner: the name of the router that this queue server belongs to.
+        wake: called where :meth:`pump` is to be called soon.
 
     Attributes:
         progress: how its items move.
         refusal: the reason for which no router takes an item at present; empty: nothing is the matter.
     """
 
-    def __init__(self, queue: WorkQueue, client: Client, owner: str) -> None:
+    def __init__(self, queue: WorkQueue, client: Client, owner: str, wake: Callable[[], object]) -> None:
+        self._wake = wake
         self._queue = queue
         self._client = client
         self._owner = owner
@@ -48,7 +54,8 @@ class Dispatcher:
         #: Items that are not known to be begun, in the order in which they were given, with their bytes.
         self._unbegun: OrderedDict[int, int] = OrderedDict()
         self._unbegun_bytes = 0
-        self._running: set[gevent.Greenlet[..., None]] = set()
+        self._running = 0
+        self._idle = Event()
         self._is_stopped = False
         self.progress = Progress(monotonic())
         self.refusal = ""
@@ -59,18 +66,30 @@ class Dispatcher:
         return len(self._unbegun)
 
     def pump(self) -> None:
-        """Give as many items as there are, and as may be on their way."""
+        """Give as many items as there are, and as may be on their way. To be called in a greenlet."""
         while not self._is_stopped and len(self._unbegun) < _WINDOW and self._unbegun_bytes < _WINDOW_BYTES:
+            if not self._client.process.uplink.origin:
+                # Nothing waits here for a router: other queues are pumped, too.
+                gevent.spawn_later(_PAUSE, self._wake)
+                return
             given = self._queue.take(monotonic())
             if given is None:
                 return
             self._count += 1
-            size = len(given.message)
-            self._unbegun[self._count] = size
-            self._unbegun_bytes += size
-            greenlet = gevent.spawn(self._run, self._count, given)
-            self._running.add(greenlet)
-            greenlet.link(self._running.discard)
+            self._give(self._count, given)
+
+    def _give(self, number: int, given: Given) -> None:
+        self._unbegun[number] = size = len(given.message)
+        self._unbegun_bytes += size
+        self._running += 1
+        order = self._order(given, self.progress.is_reported(number))
+        message = {"method": "run", "args": {"order": tuple(order)}}
+        tell = partial(self._begun, number) if order.tell else None
+        try:
+            call_and_tell(self._client, self._address, message, LONGEST, partial(self._ended, number, given), tell)
+        except RpcError as error:
+            self._queue.failed(monotonic(), given.fence, "", f"{type(error).__name__}: {error}")
+            self._free(number)
 
     def _begun(self, number: int, _: object = None) -> None:
         """The item ``number`` was begun, and so were, or nearly, those that were given before it."""
@@ -78,31 +97,35 @@ class Dispatcher:
         unbegun = self._unbegun
         while unbegun and (first := next(iter(unbegun))) <= number:
             self._unbegun_bytes -= unbegun.pop(first)
-        self.pump()
+        self._wake()
 
-    def _run(self, number: int, given: Given) -> None:
-        order = self._order(given, self.progress.is_reported(number))
-        tell = partial(self._begun, number) if order.tell else None
-        message = {"method": "run", "args": {"order": tuple(order)}}
+    def _ended(self, number: int, given: Given, result: Callable[[], Any]) -> None:
         try:
-            answer = WorkAnswer(
-                *self._client.call(None, self._address, message, LONGEST, on_progress=tell, retry=False)
-            )
+            self._answered(given, WorkAnswer(*result()))
         except (LinkLost, CallTimeout) as error:
             self._not_answered(given, error)
         except CallError as error:
             # No router has taken it: full, draining, or no right.
             self.refusal = str(error)
-            gevent.sleep(_PAUSE)
             log.warning("queue %r: an item could not be offered: %s", self._queue.name, error)
-            self._queue.not_begun(given.fence)
-        except RpcError as error:
+            gevent.spawn_later(_PAUSE, self._offer_again, number, given)
+            return
+        except Exception as error:
+            # Whatever a worker says, the item comes back.
             self._queue.failed(monotonic(), given.fence, "", f"{type(error).__name__}: {error}")
-        else:
-            self._answered(given, answer)
-        finally:
-            self._unbegun_bytes -= self._unbegun.pop(number, 0)
-        self.pump()
+        self._free(number)
+
+    def _offer_again(self, number: int, given: Given) -> None:
+        self._queue.not_begun(given.fence)
+        self._free(number)
+
+    def _free(self, number: int) -> None:
+        """The item ``number`` is not on its way any more, and nobody works at it."""
+        self._unbegun_bytes -= self._unbegun.pop(number, 0)
+        self._running -= 1
+        if not self._running:
+            self._idle.set()
+        self._wake()
 
     def _order(self, given: Given, tell: bool) -> WorkOrder:
         item, message = given.item, Message.from_bytes(given.message)
@@ -134,5 +157,7 @@ class Dispatcher:
     def stop(self, seconds: float) -> bool:
         """Give no more, and wait for what runs; return whether all has ended."""
         self._is_stopped = True
-        gevent.joinall(list(self._running), timeout=seconds)
+        if self._running:
+            self._idle.clear()
+            self._idle.wait(seconds)
         return not self._running

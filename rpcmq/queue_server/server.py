@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from functools import partial
 from time import monotonic
 from typing import Any
 
@@ -85,7 +86,9 @@ class QueueServer:
         if name in self._dispatchers:
             return
         queue = self.queues.queue(name)
-        dispatcher = self._dispatchers[name] = Dispatcher(queue, self._client, self._owner)
+        dispatcher = self._dispatchers[name] = Dispatcher(
+            queue, self._client, self._owner, partial(self._on_ready, queue)
+        )
         self._watched[name] = Watch(queue, dispatcher, self.store, self._client)
         service = Service(
             name, OneQueue(name, self.queues, self.wall), host=self._owner, client=self._client, exchange=QUEUES,

@@ -1,0 +1,122 @@
+"""Items on their way to workers, and back."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+import gevent
+import pytest
+
+from rpcmq.client.queue.messages import Message
+from rpcmq.client.queue.protocol import WORKERS
+from rpcmq.core.queue.policy import Policy
+from rpcmq.core.queue.work_queue import Given
+from rpcmq.queue_server.dispatcher import _WINDOW, Dispatcher
+from rpcmq.store.contract import Lane, Maker, Position, Stored
+from rpcmq.testing import eventually
+
+_MESSAGE = Message(b"charge", 0, b"{}").to_bytes()
+
+
+@pytest.fixture
+def client_shell() -> str:
+    """A queue server lives in gevent."""
+    return "gevent"
+
+
+class Queue:
+    """A queue that writes down how its items have ended."""
+
+    def __init__(self, items: int) -> None:
+        self.name, self.policy = "billing", Policy()
+        item = Stored(Position(), Lane("billing", 0), 1, 1, b"", Maker(1, 1), b"", b"")
+        self.waiting = deque(Given(item, (1, count), 1, _MESSAGE, b"", 0.0) for count in range(1, items + 1))
+        self.given: dict[Any, Given] = {}
+        self.ends: list[tuple[str, Any]] = []
+
+    def take(self, now: float) -> Given | None:
+        if not self.waiting:
+            return None
+        given = self.waiting.popleft()
+        self.given[given.fence] = given
+        return given
+
+    def wall(self, now: float) -> int:
+        return int(now * 1000)
+
+    def done(self, fence: Any) -> None:
+        self.ends.append(("done", self.given.pop(fence)))
+
+    def failed(self, now: float, fence: Any, worker: str, text: str, again: Any = None) -> None:
+        self.ends.append((text, self.given.pop(fence, None)))
+
+    def not_begun(self, fence: Any) -> None:
+        self.ends.append(("not begun", None))
+        self.waiting.appendleft(self.given.pop(fence))
+
+
+class Worker:
+    """Answers what it is told to."""
+
+    def __init__(self, answer: Any) -> None:
+        self.answer = answer
+        self.goes_on = gevent.event.Event()
+        self.begun = 0
+
+    def run(self, ctx: Any, order: Any) -> Any:
+        self.begun += 1
+        assert self.goes_on.wait(20)
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+def dispatching(client: Any, queue: Queue) -> Dispatcher:
+    anything: Any = queue
+    dispatcher = Dispatcher(anything, client, "a", lambda: gevent.spawn(dispatcher.pump))
+    client.connect()
+    dispatcher.pump()
+    return dispatcher
+
+
+DONE = ("done", "", None, 0, b"", 0.0)
+
+
+def test_items_are_given_as_a_window_allows_and_are_done(client, serve):
+    worker = Worker(DONE)
+    serve(worker, "billing", exchange=WORKERS, concurrency=500)
+    queue = Queue(3 * _WINDOW)
+    dispatcher = dispatching(client, queue)
+    eventually(lambda: worker.begun == _WINDOW)
+    assert len(queue.given) == dispatcher.unbegun == _WINDOW
+    worker.goes_on.set()
+    eventually(lambda: len(queue.ends) == 3 * _WINDOW)
+    assert {end for end, _ in queue.ends} == {"done"}
+    assert dispatcher.unbegun == 0
+    assert dispatcher.stop(10)
+
+
+@pytest.mark.parametrize("answer", [None, 17, (), ("done", "", None, 0, b"", "soon"), ("?",) * 9, ValueError("no")])
+def test_an_item_comes_back_whatever_its_worker_answers(client, serve, answer):
+    worker = Worker(answer)
+    worker.goes_on.set()
+    serve(worker, "billing", exchange=WORKERS)
+    queue = Queue(1)
+    dispatcher = dispatching(client, queue)
+    eventually(lambda: queue.ends)
+    assert queue.ends[0][0] != "done"
+    assert not queue.given
+    assert dispatcher.unbegun == 0
+
+
+def test_a_stop_waits_for_what_runs(client, serve):
+    worker = Worker(DONE)
+    serve(worker, "billing", exchange=WORKERS)
+    queue = Queue(1)
+    dispatcher = dispatching(client, queue)
+    eventually(lambda: worker.begun == 1)
+    assert not dispatcher.stop(0.05)
+    stopping = gevent.spawn(dispatcher.stop, 10)
+    worker.goes_on.set()
+    assert stopping.get(timeout=10)
