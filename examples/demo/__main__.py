@@ -25,8 +25,6 @@ from examples.demo.users import Told, Users
 from examples.demo.verdict import Books, Killed, check
 
 #: A router with a third of the users, the api and a node at it; that node's events go through it.
-#: Time between the two deaths (seconds), at the least.
-_APART = 1.5
 _KILLED = Killed("node-2", "router-a", ("node-1",))
 _EVENT_SECONDS = 3.0
 _REPORT = Path("build/demo")
@@ -79,8 +77,6 @@ class Kills:
             self.router_killed = monotonic()
             self._kill(_KILLED.router, ended, "all that was at it goes on at the other two")
         elif ended == self._node_at:
-            # Two deaths within a second are another story: docs/mesh.md tells what may run again then.
-            gevent.sleep(max(0.0, self.router_killed + _APART - monotonic()))
             self._kill(_KILLED.node, ended, "two nodes go on")
 
     def _kill(self, name: str, ended: int, text: str) -> None:

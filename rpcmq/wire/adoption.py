@@ -30,7 +30,7 @@ class Word(IntEnum):
     NEWER = 3
     #: There will be no answer: it keeps that no longer; or, of its router, it is gone with all that it knew.
     LOST = 4
-    #: Of a router: the consumer may have it, and has left; it is looked for.
+    #: Of a router: the consumer may have it, and has left, or has ended it; it is looked for.
     SOUGHT = 5
 
 

@@ -15,7 +15,7 @@ from rpcmq.core.router.settings import Settings
 from tests.faults.mesh_extras import PATTERNS, events_of, graceful_fault, operations_of, seconds_of
 from tests.faults.plan import Fault, Operation, Plan, Step
 
-__all__ = ["MESH_FAULTS", "RINGS", "MeshPlan", "mesh_plan_of"]
+__all__ = ["MESH_FAULTS", "RINGS", "TWO_DEATHS", "MeshPlan", "mesh_plan_of"]
 
 #: Those of routers, of the links between two, of a connection of a process, and of processes.
 MESH_FAULTS = (
@@ -28,6 +28,8 @@ _DEADLY = ("kill",)
 _NAMES = "abcdefg"
 #: From this seed on the routers are a ring.
 RINGS = 1_000_000
+#: From this seed on a router and a service die within half a second, while messages end.
+TWO_DEATHS = 2_000_000
 #: Seconds from the end of one fault to the next one, where they do not overlap.
 _CALM = 25.0
 
@@ -88,7 +90,7 @@ def mesh_plan_of(
     places = [f"c{n}" for n in range(callers)] + [f"s{n}" for n in range(services)]
     homes = [(place, rng.choice(routers)) for place in places]
     drawn = rng.choices(("quiet", "gentle", "rough"), (1, 6, 3))[0]
-    mode = mode or drawn
+    mode = mode or ("rough" if seed >= TWO_DEATHS else drawn)
     if mode == "rough" and faults is MESH_FAULTS:
         faults += _DEADLY
     publishers = 0 if is_plain else extra.randint(1, 3)
@@ -98,6 +100,9 @@ def mesh_plan_of(
         injected = list(_faults(rng, mode, faults, routers, places))
         if not is_plain:
             injected = _with_graceful(extra, mode, injected, routers, services, publishers)
+        if seed >= TWO_DEATHS:
+            injected = list(_two_deaths(extra, routers, callers, services))
+            steps += _short_operations(extra, at, callers, services)
         span = max((begin + seconds_of(fault) for begin, fault in injected), default=0.0)
         steps += [(at + begin, fault) for begin, fault in injected]
         is_burst = rng.random() < 0.4
@@ -116,10 +121,12 @@ def mesh_plan_of(
     )
     if seed % 4 == 2 and not is_plain:
         plan = replace(plan, settings=replace(plan.settings, mesh_rebalance_seconds=2.0))
-    if seed >= RINGS and not is_plain:
+    if RINGS <= seed < TWO_DEATHS and not is_plain:
         rings = replace(plan.settings, mesh_dial="peers")
         plan = replace(plan, routers=_NAMES[: max(len(routers), 4)], is_ring=True, settings=rings)
-    return plan if is_plain else _with_more(extra, plan, publishers)
+    plan = plan if is_plain else _with_more(extra, plan, publishers)
+    # Copies for groups are no part of what is promised when a router dies.
+    return replace(plan, groups=()) if seed >= TWO_DEATHS else plan
 
 
 def _settings(rng: Random) -> Settings:
@@ -201,3 +208,24 @@ def _fault(rng: Random, mode: str, faults: tuple[str, ...], routers: str, places
         return Fault(kind, one + other, rng.choice((0.05, 0.5, 2.0, 5.0, 8.0)), rng.choice((0.01, 0.1, 0.4)))
     place = rng.choice(places)
     return Fault(kind, place, rng.choice((0.05, 0.3, 1.0, 2.0)))
+
+
+def _two_deaths(rng: Random, routers: str, callers: int, services: int) -> Iterator[tuple[float, Fault]]:
+    """A router and a service die close together, in either order; callers may notice late, and answers be slow."""
+    kind = rng.choice(("kill router", "kill router and deliver"))
+    dies = rng.choice(routers)
+    yield rng.uniform(0.3, 0.8), Fault(kind, dies, rng.choice((1.0, 12.0, 30.0)), 60.0)
+    yield rng.uniform(0.3, 0.8), Fault("kill", f"s{rng.randrange(services)}", rng.choice((0.05, 1.0, 12.0)))
+    for other in routers:
+        if other != dies and rng.random() < 0.5:
+            yield 0.0, Fault("delay routers", dies + other, 30.0, rng.choice((0.1, 0.4)))
+    for caller in range(callers):
+        if rng.random() < 0.7:
+            yield rng.uniform(0.0, 0.8), Fault("stop", f"c{caller}", rng.choice((0.3, 1.0, 2.0, 4.0)))
+
+
+def _short_operations(rng: Random, at: float, callers: int, services: int) -> Iterator[Step]:
+    """Calls and casts some of which end just when a router dies."""
+    for number in range(1000, 1040):
+        operation = _operation(rng, number, callers, services)
+        yield at + rng.uniform(-0.3, 1.0), replace(operation, seconds=rng.choice((0.0, 0.0, 0.05, 0.2)))

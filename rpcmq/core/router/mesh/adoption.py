@@ -21,8 +21,8 @@ from collections.abc import Iterator
 from itertools import count
 from math import inf
 
+from rpcmq.core.router.mesh.asked_routers import AskedRouters
 from rpcmq.core.router.mesh.fences import Fence, PlaceKey, name_of
-from rpcmq.core.router.mesh.limits import LinkLimits
 from rpcmq.core.router.mesh.neighbours import Neighbour
 from rpcmq.core.router.mesh.part import MeshContext, MeshPart
 from rpcmq.core.router.mesh.questions import Asked, Question
@@ -40,8 +40,6 @@ from rpcmq.wire.mesh_bodies import MAX_NEIGHBOURS, KnowsBody
 __all__ = ["Adoption"]
 
 _NOT_ADOPTED = Flag.IDEMPOTENT | Flag.FANOUT | Flag.STREAM
-#: A router that is gone counts among those that could know a consumer for so long (seconds).
-_MISSED_SECONDS = 90.0
 #: Most consumers of an address that are asked for one question, and most that have promised beside these: others may
 #: have told too much of them.
 _MOST_NAMED, _MOST_UNNAMED = 200_000, 1_000
@@ -65,9 +63,7 @@ class Adoption(MeshPart):
         #: Messages that are to be asked for in this wake-up.
         self._due: dict[tuple[PlaceKey, bool, Patience, ConsumerName | None], list[Asked]] = {}
         self._ask_at = inf
-        #: Routers that were lost, by id: when, and the limits that their links had.
-        self._missed: dict[int, tuple[float, LinkLimits | None]] = {}
-        self._limits: dict[Link, LinkLimits] = {}
+        self._routers = AskedRouters(context)
         self.witness = Witness(context, self.give_up)
         context.note_departed = self.witness.note_departed
         context.look_for = self.look_for
@@ -92,29 +88,24 @@ class Adoption(MeshPart):
 
     def neighbour_up(self, now: float, neighbour: Neighbour, resumed: bool) -> None:
         """It is asked what the others were asked, and told of all owners that were seen (``carry``)."""
-        self._missed.pop(neighbour.identity.id, None)
+        self._routers.came(neighbour, resumed)
         if resumed:
             return
         link = neighbour.link
-        if (limits := self._context.limits.get(link)) is not None:
-            self._limits[link] = limits
         self.witness.tell_all(now, link)
         for question in self._questions.values():
-            if _may_know(limits, question.place):
+            if self._routers.may_know(link, question.place):
                 link.send(question.where())
+
+    def neighbour_changed(self, now: float, neighbour: Neighbour) -> None:
+        """The word of one that does not answer is not waited for."""
+        if not neighbour.link.is_responsive:
+            self._decide_each(now)
 
     def neighbour_gone(self, now: float, neighbour: Neighbour, reason: str) -> None:
         """It may have known consumers that nobody else knows."""
-        self._missed[neighbour.identity.id] = now, self._limits.pop(neighbour.link, None)
-
-    def _neighbours_of(self, place: PlaceKey) -> list[Neighbour]:
-        """The neighbours that can have messages for ``place``: nobody else is asked, or has a say."""
-        return [each for each in self._context.neighbours if _may_know(self._limits.get(each.link), place)]
-
-    def _others(self, place: PlaceKey) -> int:
-        """The number of other routers that may know a consumer of ``place``, those that were lost lately included."""
-        missed = sum(_may_know(limits, place) for _, limits in self._missed.values())
-        return len(self._neighbours_of(place)) + missed
+        self._routers.gone(now, neighbour)
+        self._decide_each(now)
 
     def _registered(self, now: float, consumer: Consumer) -> None:
         """A consumer that comes later is asked what the others were asked (``push``)."""
@@ -140,7 +131,7 @@ class Adoption(MeshPart):
         """
         if not request.message[STAMP][0] or request.flags & _NOT_ADOPTED:
             return False
-        if link.routers <= 1 and not self._others(_place_of(request)):
+        if link.routers <= 1 and not self._routers.count(_place_of(request)):
             return False  # there is nobody to ask, and never was
         self._ask(now, request, link.routers, after_router(self._settings))
         return True
@@ -188,7 +179,7 @@ class Adoption(MeshPart):
         asked = Asked(request, stamp, routers, search)
         if search.sought is not None:
             self.witness.note_departed(now, request, search.sought, is_sought=True)
-        if (name := self.witness.departed.sought(request.key, group)) is not None:
+        if (name := self.witness.holder(request.key, group)) is not None:
             asked.roll[name.origin] = name.identity, ""
         self._queue.append(request)
         known, lost = self.witness.fences.get(request.key, group), self.witness.departed.lost(request.key, group)
@@ -225,7 +216,7 @@ class Adoption(MeshPart):
         for consumer in self.witness.consumers(question.place):
             question.roll[consumer.link.origin] = consumer.link.identity, self._context.own.name
         where = question.where()
-        for neighbour in self._neighbours_of(question.place):
+        for neighbour in self._routers.of(question.place):
             neighbour.link.send(where)
         self.witness.ask_consumers(question.place, question.is_call, [(e.request.key, e.stamp) for e in asked])
         self._decide_all(now, question)
@@ -237,7 +228,7 @@ class Adoption(MeshPart):
         neighbour = self._context.neighbours.by_link.get(link)
         question = self._questions.get(sequence_of(message))
         body = KnowsBody.of(message)
-        if neighbour is None or question is None or not _may_know(self._limits.get(link), question.place):
+        if neighbour is None or question is None or not self._routers.may_know(link, question.place):
             return
         for name in body.consumers:
             question.roll.setdefault(name.origin, (name.identity, neighbour.name))
@@ -275,7 +266,7 @@ class Adoption(MeshPart):
         self._requests.turns.spend(2 * len(records))
         for key, stamp, word in records:
             asked = self._asked.get(name_of(key, group))
-            if asked is not None and not _may_know(self._limits.get(link), _place_of(asked.request)):
+            if asked is not None and not self._routers.may_know(link, _place_of(asked.request)):
                 continue
             if word == Word.NEWER:
                 self._refused(now, key, group, stamp, work.having(key, topic) if work is not None else None)
@@ -311,17 +302,21 @@ class Adoption(MeshPart):
         if consumer is not None:
             self.witness.take_back(now, key, stamp, consumer)
 
+    def _decide_each(self, now: float) -> None:
+        for question in list(self._questions.values()):
+            self._decide_all(now, question)
+
     def _decide_all(self, now: float, question: Question) -> None:
-        for asked in list(question.asked.values()):
-            self._decide(now, asked)
+        if self._routers.have_told(question):
+            for asked in list(question.asked.values()):
+                self._decide(now, asked)
 
     def _decide(self, now: float, asked: Asked) -> None:
         """The message is free again once nobody can have started it (``roll``)."""
         question = asked.question
         if question is None or len(asked.promised) < len(question.roll) or asked.silent():
             return
-        # All routers but one: a consumer that was given anything is known to two.
-        if len(question.told) + 1 < max(self._others(question.place), asked.routers - 1):
+        if not self._routers.have_told(question, asked.routers):
             return
         self._forget(asked)
         request = asked.request
@@ -379,9 +374,7 @@ class Adoption(MeshPart):
                 if asked.request.outcome is None:
                     self._lose(now, asked, asked.why_lost())
                 self._forget(asked)
-        for router, (since, _) in list(self._missed.items()):
-            if now - since >= _MISSED_SECONDS:
-                del self._missed[router]
+        self._routers.expire(now)
         self.witness.tick(now)
 
     def next_deadline(self) -> float:
@@ -392,9 +385,3 @@ class Adoption(MeshPart):
 
 def _place_of(request: Request) -> PlaceKey:
     return place_key(request.destination.server or request.destination.topic)
-
-
-def _may_know(limits: LinkLimits | None, place: PlaceKey) -> bool:
-    """Whether a router whose link has ``limits`` (None: it has none) may have got messages for ``place``."""
-    address, is_group = place
-    return limits is None or limits.may_get(address.encode(), is_group)

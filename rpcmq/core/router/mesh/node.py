@@ -14,6 +14,7 @@ from rpcmq.core.router.actions import LogEvent
 from rpcmq.core.router.mesh.address_view import addresses
 from rpcmq.core.router.mesh.adoption import Adoption
 from rpcmq.core.router.mesh.domains import Domains
+from rpcmq.core.router.mesh.ended_runs import EndedRuns
 from rpcmq.core.router.mesh.events import Events
 from rpcmq.core.router.mesh.forwarding import Forwarding
 from rpcmq.core.router.mesh.handshake import MeshHandshake
@@ -57,6 +58,7 @@ PARTS: tuple[Callable[[MeshContext], MeshPart], ...] = (
     Adoption,
     Domains,
     KeptAnswers,
+    EndedRuns,
     Introductions,
     RunReports,
     Balance,

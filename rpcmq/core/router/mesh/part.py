@@ -95,6 +95,8 @@ class MeshContext:
     displace: Callable[[float, Consumer, bytes], None] = lambda now, consumer, key: None
     #: Remember who is gone with a message that it may have started: (now, request, name, whether it may turn up again).
     note_departed: Callable[[float, Request, ConsumerName, bool], None] = lambda now, request, name, is_sought: None
+    #: The consumer here that has ended the message with this name for another router; None: none, or not lately.
+    ended_by: Callable[[bytes], ConsumerName | None] = lambda name: None
     #: Ask for a request whose consumer has left another router: (now, delivery, name); False: it is not asked for.
     look_for: Callable[[float, Delivery, ConsumerName], bool] = lambda now, delivery, name: False
     #: The report on the run of a request, for its owner; None if that wants none: (now, request, consumer).

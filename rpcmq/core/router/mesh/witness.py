@@ -15,7 +15,7 @@ from rpcmq.core.router.least_busy import ALONE
 from rpcmq.core.router.mesh.consumer_names import in_one_message
 from rpcmq.core.router.mesh.departed import Departed
 from rpcmq.core.router.mesh.fence_news import FenceNews, send_fences
-from rpcmq.core.router.mesh.fences import Fence, Fences, PlaceKey, group_of_place
+from rpcmq.core.router.mesh.fences import Fence, Fences, PlaceKey, group_of_place, name_of
 from rpcmq.core.router.mesh.part import MeshContext
 from rpcmq.core.router.mesh.places import Place, Tag, address_of_place
 from rpcmq.core.router.method_statistics import Statistics
@@ -104,7 +104,7 @@ class Witness:
                 self._give_up_unasked(now, key, stamp, place, is_call)
             if sought.identity:
                 self.departed.seek(now, key, group, sought)
-            elif (name := self.departed.sought(key, group)) is not None:
+            elif (name := self.holder(key, group)) is not None:
                 self._tell(link, name, [(key, stamp, Word.SOUGHT)], place)
             if identity := self.departed.lost(key, group):
                 self._tell(link, NOBODY._replace(identity=identity), [(key, stamp, Word.LOST)], place)
@@ -350,6 +350,10 @@ class Witness:
         elif len(self._context.neighbours):
             self.departed.lose(now, request, name.identity)
         self._look_at = min(self._look_at, now + _LOOK_SECONDS)
+
+    def holder(self, key: bytes, group: str) -> ConsumerName | None:
+        """The consumer that had a message when it left, or has ended it, as far as is known here; None: nobody."""
+        return self.departed.sought(key, group) or self._context.ended_by(name_of(key, group))
 
     def tick(self, now: float) -> None:
         """Forget what is old."""

@@ -243,6 +243,8 @@ class Dispatch:
             return None
         del consumer.in_flight[key]
         request = delivery.request
+        if type(request) is Forwarded:
+            requests.on_forwarded_run(now, request, link)
         outcome = _OK if kind != _FAULT else _REMOTE_ERROR
         error = ""
         if lengths:

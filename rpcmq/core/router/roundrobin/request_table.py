@@ -48,8 +48,8 @@ class RequestTable:
 
     __slots__ = (
         "_links", "_notices", "_settings", "calls_in_flight", "counters", "deadlines", "draining", "drops",
-        "journal", "last_number", "log", "on_fault", "on_forwarded_ended", "on_recorded", "owes_answers", "receipts",
-        "turns",
+        "journal", "last_number", "log", "on_fault", "on_forwarded_ended", "on_forwarded_run", "on_recorded",
+        "owes_answers", "receipts", "turns",
     )  # fmt: skip
 
     def __init__(self, settings: Settings, links: LinkTable) -> None:
@@ -79,6 +79,8 @@ class RequestTable:
         self.on_recorded: Callable[[Request, int], None] | None = None
         #: Called with (now, request, outcome, microseconds of the handler) for those that another router owns.
         self.on_forwarded_ended: Callable[[float, Forwarded, int, int], None] = lambda now, request, outcome, us: None
+        #: Called with (now, request, link) when the consumer at ``link`` has ended one of those, whoever waits for it.
+        self.on_forwarded_run: Callable[[float, Forwarded, Link], None] = lambda now, request, link: None
 
     def copy(self, request: Request) -> Request:
         """``request`` as a request in its own right."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from rpcmq.core.router.forwarded import Forwarded
 from rpcmq.core.router.model import Link
 from rpcmq.core.router.roundrobin.deliveries import Deliveries
 from rpcmq.core.router.roundrobin.departures import Departures
@@ -71,6 +72,8 @@ class Settlements:
                 continue
             del in_flight[key]
             request = delivery.request
+            if type(request) is Forwarded:
+                requests.on_forwarded_run(now, request, link)
             requests.record(now, request, outcome, handler_us)
             if request.delivery is delivery:
                 request.delivery = delivery.earlier  # as `settled_by` does

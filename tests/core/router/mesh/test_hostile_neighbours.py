@@ -241,7 +241,7 @@ def test_a_process_has_no_say_about_messages_for_others(net: MeshNetwork, word: 
 
 def test_a_router_that_may_not_get_a_message_is_not_asked_for_it_and_has_no_say(net: MeshNetwork) -> None:
     part = adoption_of(net, "a")
-    part._limits[neighbour_of(net, "a", "b")] = LinkLimits(neighbour_of(net, "a", "b"), ("*/#",), ("open.#",))
+    part._routers._limits[neighbour_of(net, "a", "b")] = LinkLimits(neighbour_of(net, "a", "b"), ("*/#",), ("open.#",))
     node, call = ask(net)
     asked = part._asked[call.key]
     assert not adoption_of(net, "b").witness.fences

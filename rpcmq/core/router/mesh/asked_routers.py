@@ -1,0 +1,77 @@
+"""The routers that are asked for messages, and have a say in whether these may be started again.
+
+A consumer that was given anything is known to two routers (rules ``names`` and ``announce``). What had been ended by
+one that is gone, or what that had when it left, is known to its own router only. So nothing is decided before each one
+that answers has spoken, and all but one, whether they answer or not.
+"""
+
+from __future__ import annotations
+
+from rpcmq.core.router.mesh.fences import PlaceKey
+from rpcmq.core.router.mesh.limits import LinkLimits
+from rpcmq.core.router.mesh.neighbours import Neighbour
+from rpcmq.core.router.mesh.part import MeshContext
+from rpcmq.core.router.mesh.questions import Question
+from rpcmq.core.router.model import Link
+
+__all__ = ["AskedRouters"]
+
+#: A router that is gone counts among those that could know a consumer for so long (seconds).
+_MISSED_SECONDS = 90.0
+
+
+class AskedRouters:
+    """Knows the routers that may know a consumer of a place, those that were lost lately included."""
+
+    __slots__ = ("_context", "_limits", "_missed")
+
+    def __init__(self, context: MeshContext) -> None:
+        self._context = context
+        #: Routers that were lost, by id: when, and the limits that their links had.
+        self._missed: dict[int, tuple[float, LinkLimits | None]] = {}
+        self._limits: dict[Link, LinkLimits] = {}
+
+    def came(self, neighbour: Neighbour, resumed: bool) -> None:
+        """``neighbour`` is linked."""
+        self._missed.pop(neighbour.identity.id, None)
+        if not resumed and (limits := self._context.limits.get(neighbour.link)) is not None:
+            self._limits[neighbour.link] = limits
+
+    def gone(self, now: float, neighbour: Neighbour) -> None:
+        """``neighbour`` is gone: it may have known consumers that nobody else knows."""
+        self._missed[neighbour.identity.id] = now, self._limits.pop(neighbour.link, None)
+
+    def may_know(self, link: Link, place: PlaceKey) -> bool:
+        """Whether the neighbour at ``link`` can have messages for ``place``: nobody else is asked, or has a say."""
+        return _may_know(self._limits.get(link), place)
+
+    def of(self, place: PlaceKey) -> list[Neighbour]:
+        """The neighbours that can have messages for ``place``."""
+        return [each for each in self._context.neighbours if self.may_know(each.link, place)]
+
+    def count(self, place: PlaceKey) -> int:
+        """The number of routers that may know a consumer of ``place``, those that were lost lately included."""
+        return len(self.of(place)) + sum(_may_know(limits, place) for _, limits in self._missed.values())
+
+    def have_told(self, question: Question, known: int = 0) -> bool:
+        """Whether enough routers have said which consumers they know.
+
+        Args:
+            known: the number of routers that the sender knew of; 0: not told.
+        """
+        told = question.told
+        if any(each.link.is_responsive and each.identity.id not in told for each in self.of(question.place)):
+            return False
+        return len(told) + 1 >= max(self.count(question.place), known - 1)
+
+    def expire(self, now: float) -> None:
+        """Forget those that were lost long ago."""
+        for router, (since, _) in list(self._missed.items()):
+            if now - since >= _MISSED_SECONDS:
+                del self._missed[router]
+
+
+def _may_know(limits: LinkLimits | None, place: PlaceKey) -> bool:
+    """Whether a router whose link has ``limits`` (None: it has none) may have got messages for ``place``."""
+    address, is_group = place
+    return limits is None or limits.may_get(address.encode(), is_group)
