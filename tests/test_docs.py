@@ -84,6 +84,10 @@ def test_files_that_are_named_exist(name: str) -> None:
             assert (ROOT / quoted).exists(), f"{name} names {quoted}"
 
 
+#: Methods of every service, and the exchanges and the key of work queues.
+NO_MODULES = ("rpcmq.ping", "rpcmq.describe", "rpcmq.queue", "rpcmq.queue.admin", "rpcmq.queues", "rpcmq.work")
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_settings_that_are_named_exist(name: str) -> None:
     for quoted in quoted_in(name):
@@ -95,7 +99,7 @@ def test_settings_that_are_named_exist(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_python_names_that_are_given_exist(name: str) -> None:
     for quoted in quoted_in(name):
-        if re.fullmatch(r"rpcmq(\.\w+)+", quoted) and quoted not in ("rpcmq.ping", "rpcmq.describe"):
+        if re.fullmatch(r"rpcmq(\.\w+)+", quoted) and quoted not in NO_MODULES:
             assert exists(quoted), f"{name} names {quoted}"
 
 

@@ -21,6 +21,7 @@ from rpcmq.config.values import (
     OPTIONAL_ADDRESS,
     OPTIONAL_PATH,
     RATE,
+    STORE_URL,
     URLS,
     choice,
     integer,
@@ -96,10 +97,22 @@ class LinkSettings:
 
 @dataclass(frozen=True)
 class QueueSettings:
-    """Calls and casts that wait for a consumer's credit."""
+    """Calls and casts that wait for a consumer's credit; and the server of work queues, whose items are on disk."""
 
     max_messages: int = setting(100_000, COUNT, "messages waiting in one topic", live=True)
     max_bytes: int = setting(256 * MIB, BYTES, "bytes waiting in one topic", live=True)
+    dir: str = setting("", OPTIONAL_PATH, "folder of the queue server, with its items in a file; empty: no work queues")
+    store: str = setting(
+        "", STORE_URL, "PostgreSQL database with the items of work queues, instead of a file in queue.dir"
+    )
+    orphan_seconds: float = setting(
+        60.0, seconds(0, DAY), "seconds for which a queue server whose router has died waits for its next life"
+    )
+
+    @property
+    def has_server(self) -> bool:
+        """Whether the router has a queue server."""
+        return bool(self.dir or self.store)
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ __all__ = [
     "OPTIONAL_ADDRESS",
     "OPTIONAL_PATH",
     "RATE",
+    "STORE_URL",
     "URLS",
     "Setting",
     "ValueType",
@@ -248,6 +249,11 @@ OPTIONAL_ADDRESS = _matching(
 )
 RATE = ValueType("number", "messages a second >= 0; 0: no limit", number(0, inf).check, float)
 OPTIONAL_PATH = _matching("path", "a path, or '' for off", lambda text: text == "" or text.isprintable())
+STORE_URL = _matching(
+    "URL",
+    "a URL like 'postgresql://host/database', or '' for none",
+    lambda text: text == "" or (text.startswith(("postgresql://", "postgres://")) and text.isprintable()),
+)
 FLAG = ValueType("flag", "true or false", _check_flag, _read_flag)
 GLOBALS = ValueType(
     "list",

@@ -1,20 +1,31 @@
-"""``python -m rpcmq.queue_server``: the queue server of a router, which starts it."""
+"""``python -m rpcmq.queue_server``: the queue server of a router, which starts it.
+
+SIGTERM   take nothing more, wait for what workers run, end in order
+SIGINT    the same, without waiting
+"""
 
 from __future__ import annotations
 
 import argparse
 import logging
+import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import gevent
 
 from rpcmq.client import Client
+from rpcmq.errors import RpcError
+from rpcmq.queue_server.router_watch import watch_router
 from rpcmq.queue_server.server import QueueServer
+from rpcmq.queue_server.status_report import StatusReport
+from rpcmq.queue_server.store_process import StoreProcess
 from rpcmq.server.limits import tune_gc
 from rpcmq.server.log import log_event, log_hub_errors, start_logging
 from rpcmq.store.contract import StoreError
+from rpcmq.store.location import STORE_VARIABLE, shown
 
 __all__ = ["main"]
 
@@ -22,38 +33,121 @@ log = logging.getLogger("rpcmq.queue")
 
 #: Exit code of a server whose store or settings cannot be used.
 _HOPELESS = 2
+_FAILED = 1
 
 
 def _arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m rpcmq.queue_server", description=__doc__)
     parser.add_argument("--router", required=True, help="url of the router")
     parser.add_argument("--owner", required=True, help="name of the router, under which its items are kept")
-    parser.add_argument("--store", required=True, help="directory, or postgresql:// url")
-    parser.add_argument("--drain-seconds", type=float, default=30.0, help="how long a stop waits for what runs")
+    where = os.environ.get(STORE_VARIABLE)
+    text = f"directory; a postgresql:// url, which may have a password, is better in ${STORE_VARIABLE}"
+    parser.add_argument("--store", default=where, required=where is None, help=text)
+    parser.add_argument("--status-fd", type=int, help="pipe to write the state to")
+    parser.add_argument("--key-fd", type=int, help="file with the key")
+    parser.add_argument("--parent", type=int, help="pid of the router: without it this process ends")
+    parser.add_argument("--orphan-seconds", type=float, default=0.0, help="how long it waits for its next life")
     parser.add_argument("--log-format", default="text", choices=("text", "json"))
     parser.add_argument("--log-level", default="info")
     return parser.parse_args(given)
 
 
+class _Program:
+    """The process: one store, one client, and the server between them."""
+
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        self._arguments = arguments
+        self._url, self._owner = arguments.router, arguments.owner
+        key = "" if arguments.key_fd is None else f"/proc/self/fd/{arguments.key_fd}"
+        self._client = Client(self._url, f"rpcmq.queue:{self._owner}", shell="gevent", key_file=key)
+        self._store = StoreProcess(arguments.store, self._owner)
+        self._server: QueueServer | None = None
+        self._stopping: gevent.Greenlet[..., None] | None = None
+        self._report: StatusReport | None = None
+        self._main = gevent.getcurrent()
+
+    def run(self) -> int:
+        """Serve until a signal, or the end of the router; return the exit code."""
+        arguments = self._arguments
+        for number, waits in ((signal.SIGTERM, True), (signal.SIGINT, False)):
+            gevent.signal_handler(number, self._stop, waits)
+        if arguments.status_fd is not None:
+            self._report = StatusReport(arguments.status_fd, self._about, self._figures)
+        if arguments.parent is not None:
+            gevent.spawn(self._watch_router)
+        code = 0
+        try:
+            self._serve()
+        except StoreError as error:
+            log_event(log, logging.ERROR, "queue refused", str(error))
+            code = _HOPELESS
+        except RpcError as error:
+            log_event(log, logging.ERROR, "queue refused", f"the router at {self._url}: {error}")
+            code = _FAILED
+        except gevent.GreenletExit:
+            pass  # it was to end before the store was there
+        if self._report is not None:
+            self._report.close()
+        self._store.close()
+        self._client.close()
+        return code
+
+    def _serve(self) -> None:
+        self._server = QueueServer(self._client, self._owner, self._store, self._store.wait())
+        where = shown(self._arguments.store)
+        log_event(log, logging.INFO, "queue server", f"queues of {self._owner} in {where} are served")
+        self._server.run()
+        if self._store.refusal:
+            raise StoreError(self._store.refusal)
+
+    # --- state -------------------------------------------------------------------------------
+
+    @property
+    def _is_linked(self) -> bool:
+        return self._client.process.uplink.ready
+
+    def _about(self) -> Mapping[str, Any]:
+        waits_for = self._store.waits_for or ("" if self._server is not None else "its store, which is being opened")
+        if not waits_for and not self._is_linked:
+            waits_for = f"the router at {self._url}"
+        store = {
+            "where": shown(self._arguments.store),
+            "unanswered": self._store.unanswered,
+            "restarts": self._store.restarts,
+        }
+        return {"url": self._url, "owner": self._owner, "waits_for": waits_for, "store": store}
+
+    def _figures(self) -> Mapping[str, Any]:
+        return {} if self._server is None else self._server.observer.rows
+
+    # --- the end -----------------------------------------------------------------------------
+
+    def _stop(self, waits: bool) -> None:
+        if self._server is None:
+            # It waits for its store.
+            gevent.kill(self._main)
+            return
+        if self._stopping is not None:
+            if waits:
+                return  # a service manager may tell all processes what the router tells this one
+            self._stopping.kill()
+        self._stopping = gevent.spawn(self._server.stop, None if waits else 0.0)
+
+    def _watch_router(self) -> None:
+        arguments = self._arguments
+        alone = watch_router(arguments.parent, arguments.orphan_seconds, lambda: self._is_linked)
+        text = f"its router is gone, and none came to {self._url} in {alone:.1f} s: the queue server ends"
+        log_event(log, logging.WARNING, "queue server orphaned", text)
+        self._stop(waits=False)
+
+
 def main(given: Sequence[str] | None = None) -> int:
-    """Serve until SIGTERM or SIGINT; return the exit code."""
+    """Serve until a signal, or the end of the router; return the exit code."""
     arguments = _arguments(given)
     start_logging(arguments.log_format, arguments.log_level)
     log_hub_errors(log)
-    client = Client(arguments.router, f"queue-server:{arguments.owner}", shell="gevent")
-    try:
-        server = QueueServer(client, arguments.owner, arguments.store)
-    except StoreError as error:
-        log_event(log, logging.ERROR, "queue refused", str(error))
-        client.close(0)
-        return _HOPELESS
-    for number in (signal.SIGTERM, signal.SIGINT):
-        gevent.signal_handler(number, lambda: gevent.spawn(server.stop, arguments.drain_seconds))
-    log_event(log, logging.INFO, "queue server", f"queues of {arguments.owner} in {arguments.store} are served")
     tune_gc()
-    server.run()
-    client.close()
-    return 0
+    return _Program(arguments).run()
 
 
 if __name__ == "__main__":

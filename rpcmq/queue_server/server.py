@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from functools import partial
+from math import inf
 from time import monotonic
 from typing import Any
 
@@ -22,6 +23,7 @@ from rpcmq.queue_server.observer import Observer
 from rpcmq.queue_server.operators import Change, Look
 from rpcmq.queue_server.store_process import StoreProcess
 from rpcmq.queue_server.watch import Watch
+from rpcmq.store.contract import Recovered
 
 __all__ = ["QueueServer"]
 
@@ -31,6 +33,10 @@ log = logging.getLogger("rpcmq.queue")
 _PUTS = 4096
 #: The longest sleep between two looks at the time (seconds).
 _LONGEST = 1.0
+#: Pause between two looks whether something has ended (seconds).
+_LOOK = 0.01
+#: The longest that the end of what is at the disk is waited for (seconds).
+_LAST = 2.0
 #: Seconds in which a router must be there when the server starts.
 _ROUTER = 60.0
 #: Pause before a queue that could not be served is served again (seconds).
@@ -43,19 +49,15 @@ class QueueServer:
     Args:
         client: of the router that it belongs to.
         owner: the name of that router.
-        where: the store: a directory, or the url of a database.
-        seconds: in which the store must have opened.
-
-    Raises:
-        StoreError: it cannot be used.
+        store: that has opened, with the content ``recovered``.
     """
 
-    def __init__(self, client: Client, owner: str, where: str, seconds: float = 60.0) -> None:
+    def __init__(self, client: Client, owner: str, store: StoreProcess, recovered: Recovered) -> None:
         self._client = client
         self._owner = owner
         # One clock for the wall, so that a step of it while this runs changes no order.
         self._offset = time.time() - monotonic()
-        self.store = StoreProcess(where, owner)
+        self.store = store
         self._ready: dict[str, WorkQueue] = {}
         self._wake = Event()
         self._is_over = False
@@ -63,12 +65,7 @@ class QueueServer:
         self._services: dict[str, Service] = {}
         self._watched: dict[str, Watch] = {}
         self.observer = Observer(self._watched)
-        try:
-            recovered = self.store.wait(seconds)
-            self.queues = Queues(self.store, recovered, monotonic(), self.wall)
-        except BaseException:
-            self.store.close()
-            raise
+        self.queues = Queues(self.store, recovered, monotonic(), self.wall)
         self.queues.on_ready = self._on_ready
         self.queues.on_earlier = self._wake.set
         self._known = sorted({lane.queue for lane in recovered.ready})
@@ -104,7 +101,7 @@ class QueueServer:
         self._on_ready(queue)
 
     def run(self) -> None:
-        """Serve until :meth:`stop`."""
+        """Serve until :meth:`stop`, or until the store cannot be used any more."""
         everything = Service(
             all_queues().topic, AllQueues(self._owner, self.serve), host=self._owner, client=self._client,
             exchange=QUEUES,
@@ -114,7 +111,7 @@ class QueueServer:
         everything.start(_ROUTER)
         self._services[""] = everything
         self._serve_operators()
-        while not self._is_over:
+        while not self._is_over and not self.store.refusal:
             self._wake.wait(min(_LONGEST, max(0.001, self.queues.next_deadline() - monotonic())))
             self._wake.clear()
             self._step()
@@ -152,21 +149,25 @@ class QueueServer:
             gevent.sleep(_PAUSE)
             self._on_ready(self.queues.queue(name))
 
-    def stop(self, seconds: float) -> None:
-        """Take nothing more, wait for what runs, and close the store.
+    def stop(self, seconds: float | None) -> None:
+        """Give no more items, wait for those that run, then take no more either, and end what is at the disk.
+
+        Workers may put items while they finish; others are held back by the router, which is draining, too.
 
         Args:
-            seconds: to wait for what runs, at the most.
+            seconds: to wait for what runs, at the most; None: as long as it takes.
         """
-        deadline = monotonic() + seconds
-        for service in self._services.values():
-            service.stop(max(0.1, deadline - monotonic()))
-        for dispatcher in self._dispatchers.values():
-            dispatcher.stop(max(0.0, deadline - monotonic()))
+        deadline = inf if seconds is None else monotonic() + seconds
+        while not all([each.stop(0.0) for each in self._dispatchers.values()]) and monotonic() < deadline:
+            # What the router has not passed on comes back at once, and is not in doubt.
+            self._client.process.calls.expire_not_accepted(monotonic())
+            self._client.process.connection.schedule()
+            gevent.sleep(_LOOK)
+        gevent.joinall([gevent.spawn(service.stop, _LAST) for service in self._services.values()])
         self.queues.close()
+        deadline = monotonic() + _LAST
         while self.store.unanswered and not self.store.waits_for and monotonic() < deadline:
-            self._wake.wait(0.01)
+            self._wake.wait(_LOOK)
         self.observer.stop()
         self._is_over = True
         self._wake.set()
-        self.store.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -36,6 +37,7 @@ from rpcmq.store.frames import (
     encode_values,
     frame,
 )
+from rpcmq.store.location import STORE_VARIABLE, shown
 from rpcmq.store.process import (
     APPLY,
     CANNOT,
@@ -83,6 +85,7 @@ class StoreProcess:
 
     def __init__(self, where: str, owner: str) -> None:
         self._where, self._owner = where, owner
+        self._shown = shown(where)
         self._tickets = 0
         #: By ticket, in their order: letter, content, and who waits for the answer.
         self._open: dict[int, tuple[bytes, bytes, Callable[[Any], object]]] = {}
@@ -154,8 +157,13 @@ class StoreProcess:
 
     # --- the process -------------------------------------------------------------------------
 
-    def wait(self, seconds: float) -> Recovered:
-        """Wait until the store was opened first.
+    @property
+    def refusal(self) -> str:
+        """The reason for which the store cannot be used any more; empty: it can."""
+        return self._refusal
+
+    def wait(self, seconds: float | None = None) -> Recovered:
+        """Wait until the store was opened first; for at most ``seconds``, or as long as it takes.
 
         Returns:
             Its content then.
@@ -165,8 +173,8 @@ class StoreProcess:
         """
         self._has_opened.wait(seconds)
         if self._recovered is None:
-            reason = self._refusal or self.waits_for or "it has not answered"
-            raise StoreError(f"queue store {self._where}: not opened within {seconds:g} s: {reason}")
+            reason = self.waits_for or "it has not answered"
+            raise StoreError(self._refusal or f"queue store {self._shown}: not opened within {seconds:g} s: {reason}")
         return self._recovered
 
     def _run(self) -> None:
@@ -179,9 +187,10 @@ class StoreProcess:
     def _run_process(self) -> bool:
         """Run the process until it ends; return whether another one is to be started."""
         ours, theirs = socket.socketpair()
-        command = [sys.executable, "-m", "rpcmq.store.process", str(theirs.fileno()), self._where, self._owner]
+        command = [sys.executable, "-m", "rpcmq.store.process", str(theirs.fileno()), self._owner]
         try:
-            process = subprocess.Popen(command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
+            environment = os.environ | {STORE_VARIABLE: self._where}
+            process = subprocess.Popen(command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, env=environment)
         except OSError as error:
             ours.close()
             self.waits_for = f"its process cannot be started: {error.strerror}"
@@ -202,7 +211,7 @@ class StoreProcess:
             return False
         self.restarts += 1
         self.waits_for = f"its process has ended with exit code {code}"
-        log_event(log, logging.ERROR, "store ended", f"queue store {self._where}: {self.waits_for}", exit_code=code)
+        log_event(log, logging.ERROR, "store ended", f"queue store {self._shown}: {self.waits_for}", exit_code=code)
         return True
 
     def _send(self, peer: socket.socket) -> None:

@@ -31,8 +31,11 @@ from rpcmq.server.limits import pin, raise_open_files, tune_gc
 from rpcmq.server.log import EventLog, log_event, log_hub_errors, start_logging
 from rpcmq.server.metrics import metrics_text
 from rpcmq.server.monitor import Monitor, Page
+from rpcmq.server.queue_command import check_queues, start_queue_server
+from rpcmq.server.queue_process import QueueProcess
 from rpcmq.server.sd_notify import Notifier
 from rpcmq.server.sidecar import start_shipper
+from rpcmq.store.location import shown
 
 __all__ = ["Daemon"]
 
@@ -56,16 +59,19 @@ class Daemon:
 
     Raises:
         ConfigError: the configuration is wrong.
+        NotInstalled: the store of its work queues needs a package that is not there.
     """
 
     def __init__(self, load: Callable[[], RouterConfig], engine: Callable[..., Router] = Router) -> None:
         self._load = load
         self._engine = engine
         self.config = load()
+        check_queues(self.config)
         self._notifier = Notifier(os.environ)
         self._stop = Event()
         self._stopped = Event()
         self._signalled = False
+        self._queues: QueueProcess | None = None
         self._max_files = 0
 
     def run(self) -> int:
@@ -90,22 +96,32 @@ class Daemon:
         self._router = EmbeddedRouter(self.config, self._notes, self._engine)
         self._monitor = self._start_monitor(settings.http)
         self._log_started()
+        self._queues = start_queue_server(self.config, self._router, cores)
         sidecar = start_shipper(self.config, cores) if self._ships() else None
         tune_gc()
         housekeeping = gevent.spawn(self._housekeeping)
         self._notifier.ready(f"listening on {self._router.url}")
         self._stop.wait()
         self._notifier.stopping(f"draining, for at most {self.config.router.drain_seconds:g} s")
-        drain(self._router, self.config.router.drain_seconds)
+        stopping = monotonic()
+        if self._queues is not None:
+            # The router refuses it nothing that has begun: items that workers have end like any other call.
+            self._queues.begin_stop()
+        drain(self._router, self.config.router.drain_seconds, self._has_queue_server)
         housekeeping.kill()
         if self._monitor is not None:
             self._monitor.close()
         self._router.close(LINGER)
+        if self._queues is not None:
+            self._queues.stop(max(0.0, stopping + self.config.router.drain_seconds - monotonic()))
         if sidecar is not None:
             sidecar.stop(SHIP)
         log_event(log, logging.INFO, "stopped", "stopped")
         self._notifier.close()
         return 0
+
+    def _has_queue_server(self) -> bool:
+        return self._queues is not None and not self._queues.ended
 
     def _ships(self) -> bool:
         return self.config.dispatch_log.ship and bool(self.config.dispatch_log.directory)
@@ -197,6 +213,7 @@ class Daemon:
         self._router.reconfigure(self.config)
         # Log at the old level: a change to a less verbose one must itself be logged.
         for key, value in refused.items():
+            value = shown(value) if key == "queue.store" else value
             text = f"SIGHUP: {key} = {value!r} needs a restart; not changed"
             log_event(log, logging.WARNING, "reload refused", text, key=key, value=value)
         for key, value in changes.items():
@@ -207,8 +224,6 @@ class Daemon:
         if "link.max_links" in changes:
             self._check_max_links()
 
-    # --- the end -----------------------------------------------------------------------------
-
     # --- views -------------------------------------------------------------------------------
 
     def _pages(self) -> dict[str, Page]:
@@ -216,6 +231,8 @@ class Daemon:
         for view in self._router.engine.views:
             if view not in ("overview", "summary"):
                 pages[f"/{view}"] = partial(self._view, view)
+        if self.config.queue.has_server:
+            pages["/queues"] = self._queue_page
         pages["/metrics"] = self._metrics
         return pages
 
@@ -224,6 +241,9 @@ class Daemon:
 
     def _view(self, name: str) -> tuple[int, Any]:
         return 200, overview(self._router.engine, monotonic(), name)
+
+    def _queue_page(self) -> tuple[int, Any]:
+        return 200, self._queues.view() if self._queues is not None else {}
 
     def _health(self) -> tuple[int, Any]:
         draining = self._stop.is_set()
@@ -242,4 +262,5 @@ class Daemon:
             "lost_wakeups": self._router.shell.lost_wakeups,
             "internal_errors": dict(self._errors),
         }
-        return 200, overview(self._router.engine, monotonic(), "summary") | {"process": process}
+        queue = {} if self._queues is None else {"queue": self._queues.view()}
+        return 200, overview(self._router.engine, monotonic(), "summary") | {"process": process} | queue

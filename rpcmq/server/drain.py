@@ -8,6 +8,7 @@ Which work is refused or returned meanwhile is up to the nodes of the engine
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from time import monotonic
 
 import gevent
@@ -28,11 +29,12 @@ _QUIET = 2.0
 _POLL = 0.02
 
 
-def drain(router: EmbeddedRouter, seconds: float) -> None:
+def drain(router: EmbeddedRouter, seconds: float, is_needed: Callable[[], bool] = lambda: False) -> None:
     """Drain ``router``; return when its processes have left it, or time is up.
 
     Args:
         seconds: how long running work is waited for.
+        is_needed: whether somebody needs it still, who ends by himself.
     """
     engine = router.engine
     started = monotonic()
@@ -40,7 +42,11 @@ def drain(router: EmbeddedRouter, seconds: float) -> None:
     router.shell.wake()
     gevent.sleep(0)
     while (looked := monotonic()) < started + seconds:
-        if not under_way(engine) and not (engine.links.has_undrained_senders and looked < started + _QUIET):
+        if (
+            not is_needed()
+            and not under_way(engine)
+            and not (engine.links.has_undrained_senders and looked < started + _QUIET)
+        ):
             break
         # A scan is costly with many topics; leave most of the time to the router.
         gevent.sleep(max(_POLL, 5 * (monotonic() - looked)))

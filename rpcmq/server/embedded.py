@@ -45,7 +45,7 @@ class EmbeddedRouter:
         warnings = check_binds(config)
         check_peers(config)
         #: The key authenticator; None: everybody may connect.
-        self.key_authenticator = KeyAuthenticator(config.security.keys, on_note) if config.security.keys else None
+        self.key_authenticator = self._new_key_authenticator(on_note)
         boot, directory = int(time() * 1000), config.dispatch_log.directory
         #: The spool of the dispatch log; None if it is off.
         self.spool: Spool | None = None
@@ -66,6 +66,12 @@ class EmbeddedRouter:
         self.engine.mesh.own.urls = advertised_urls(config, self.url)
         if self.key_authenticator is not None:
             self.key_authenticator.start(self.shell.wake)
+
+    def _new_key_authenticator(self, on_note: Callable[[LogEvent], None]) -> KeyAuthenticator | None:
+        config = self.config
+        if not config.security.keys:
+            return None
+        return KeyAuthenticator(config.security.keys, on_note, has_queues=config.queue.has_server)
 
     def _new_shell(self, on_note: Callable[[LogEvent], None]) -> RouterShell:
         config = self.config

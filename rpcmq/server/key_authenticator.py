@@ -11,10 +11,12 @@ from typing import Any
 import gevent
 
 from rpcmq.core.router.actions import LogEvent
+from rpcmq.core.router.rights import Key
 from rpcmq.core.router.router import Router
 from rpcmq.errors import ConfigError
 from rpcmq.server.authorized_keys import AUTHORIZED, ROUTER_KEY, AuthorizedKeys
 from rpcmq.server.mesh_secret import MESH_SECRET, read_mesh_secret
+from rpcmq.server.queue_key import authorized_queue_server, queue_server_key
 from rpcmq.transport.curve import Curve, check_libzmq
 from rpcmq.transport.gevent_shell import GeventShell
 from rpcmq.transport.key_files import check_folder, read_key_file
@@ -41,18 +43,23 @@ class KeyAuthenticator:
     Args:
         folder: has ``router.key``, ``authorized/``, and maybe ``mesh.secret``.
         on_note: gets each event that is worth a line in the log.
+        has_queues: whether the router has a queue server, whose key is in no file.
+
+    Attributes:
+        queue_key: the key of the queue server, which is the same in each life of the router; None: there is none.
 
     Raises:
         ConfigError: libzmq is too old, or a file is missing, wrong or too open.
     """
 
-    def __init__(self, folder: str, on_note: Callable[[LogEvent], None]) -> None:
+    def __init__(self, folder: str, on_note: Callable[[LogEvent], None], has_queues: bool = False) -> None:
         check_libzmq()
         for directory in (folder, os.path.join(folder, AUTHORIZED)):
             check_folder(directory)
         own = read_key_file(os.path.join(folder, ROUTER_KEY), client=False)
         self.curve = Curve(own.public, own.secret, domain=_DOMAIN)
         self._secrets = _secrets(folder, own.secret)
+        self.queue_key = queue_server_key(own) if has_queues else None
         self.keys = AuthorizedKeys(os.path.join(folder, AUTHORIZED))
         problems = self.keys.read()
         if problems:
@@ -68,9 +75,14 @@ class KeyAuthenticator:
         self._router = router
         router.mesh.own.key = self.curve.public
         self.keys.changed(time())
-        router.set_authorized_keys(monotonic(), self.keys.valid.values(), self._secrets)
+        router.set_authorized_keys(monotonic(), self._valid(), self._secrets)
         self._zap = ZapHandler(context, GeventShell())
         self._zap.register(_DOMAIN, self._decide)
+
+    def _valid(self) -> list[Key]:
+        """Return all keys that may connect."""
+        own = [] if self.queue_key is None else [authorized_queue_server(self.queue_key)]
+        return [*self.keys.valid.values(), *own]
 
     def start(self, wake: Callable[[], None]) -> None:
         """Scan the folder periodically; ``wake`` makes the router's shell act on changes."""
@@ -96,7 +108,7 @@ class KeyAuthenticator:
         if not self.keys.changed(time()):
             return
         after = {key.name for key in self.keys.valid.values()}
-        self._router.set_authorized_keys(monotonic(), self.keys.valid.values())
+        self._router.set_authorized_keys(monotonic(), self._valid())
         self._wake()
         parts = [f"{len(after)} authorised"]
         for word, names in (("new", after - before), ("gone", before - after)):
@@ -107,10 +119,12 @@ class KeyAuthenticator:
     def refresh(self) -> None:
         """Apply changed default settings to keys whose files do not override them."""
         if self._router is not None:
-            self._router.set_authorized_keys(monotonic(), self.keys.valid.values())
+            self._router.set_authorized_keys(monotonic(), self._valid())
             self._wake()
 
     def _decide(self, public: str, address: str) -> str:
+        if self.queue_key is not None and public == self.queue_key.public:
+            return ""
         problem = self.keys.refusal_reason(public)
         if problem and self._router is not None:
             self._router.refused[f"handshake: {'expired' if 'expired' in problem else 'unknown'} key"] += 1

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 __all__ = ["metrics_text"]
 
 _Labels = Mapping[str, str]
+
+#: Name, kind and help of each metric of queues; the part of a queue's figures that has it, empty for all; and the
+#: label of its keys.
+_QUEUE_METRICS = (
+    ("queue_items", "gauge", "Items of a work queue.", "", "state"),
+    ("queue_oldest_seconds", "gauge", "Age of the oldest item of a work queue.", "oldest", "state"),
+    ("queue_events_total", "counter", "What became of items, since the queue server started.", "counters", "event"),
+)
 
 
 def metrics_text(stats: Mapping[str, Any], summary: Mapping[str, Any]) -> str:
@@ -15,7 +23,7 @@ def metrics_text(stats: Mapping[str, Any], summary: Mapping[str, Any]) -> str:
 
     Args:
         stats: the view ``stats``: totals that never go back while the router runs.
-        summary: the view ``summary`` with ``process``, as ``/varz`` has it: the gauges.
+        summary: the view ``summary`` with ``process`` and ``queue``, as ``/varz`` has it: the gauges.
     """
     process = summary["process"]
     dropped = [
@@ -39,7 +47,25 @@ def metrics_text(stats: Mapping[str, Any], summary: Mapping[str, Any]) -> str:
     ]
     for name in ("links", "topics", "calls_in_flight", "stuck"):
         lines += _metric(name, "gauge", f"{name.replace('_', ' ').capitalize()}, now.", [({}, summary[name])])
+    if "queue" in summary:
+        lines += _queue_lines(summary["queue"])
     return "".join(f"{line}\n" for line in lines)
+
+
+def _queue_lines(server: Mapping[str, Any]) -> Iterator[str]:
+    """The lines about the router's queue server, which is another process: what is no number is left out."""
+    is_serving = int(server["state"] in ("serving", "draining"))
+    yield from _metric("queue_server_up", "gauge", "Whether work queues are served.", [({}, is_serving)])
+    ends = server["restarts"]
+    yield from _metric("queue_server_restarts_total", "counter", "Ends of queue servers.", [({}, ends)])
+    for name, kind, help, part, label in _QUEUE_METRICS:
+        samples = [
+            ({"queue": queue, label: key}, value)
+            for queue, figures in server["queues"].items()
+            for key, value in (figures.get(part, {}) if part else figures).items()
+            if isinstance(value, int | float) and not isinstance(value, bool)
+        ]
+        yield from _metric(name, kind, help, samples)
 
 
 def _labelled(label: str, counts: Mapping[str, int]) -> list[tuple[_Labels, float]]:

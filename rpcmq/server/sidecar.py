@@ -7,13 +7,14 @@ import os
 import sys
 from collections.abc import Set
 from importlib.util import find_spec
+from signal import SIGTERM
 from time import monotonic
 
 import gevent
-from gevent import subprocess
 from gevent.event import Event
 
 from rpcmq.config import RouterConfig
+from rpcmq.server.child_process import BackOff, ChildProcess
 from rpcmq.server.log import log_event
 
 __all__ = ["ShipperProcess", "command_for", "start_shipper"]
@@ -70,16 +71,15 @@ class ShipperProcess:
 
     def __init__(self, command: list[str], first_wait: float = _FIRST_WAIT, cores: Set[int] | None = None) -> None:
         self._command = command
-        self._cores = cores
-        self._first_wait = first_wait
-        self._process: subprocess.Popen[bytes] | None = None
+        self._child = ChildProcess(cores)
+        self._back_off = BackOff(first_wait, _LONGEST_WAIT)
         self._stop = Event()
         self._keeper = gevent.spawn(self._run)
 
     @property
     def pid(self) -> int | None:
         """The pid of the running child, or None."""
-        return self._process.pid if self._process and self._process.poll() is None else None
+        return self._child.pid
 
     @property
     def ended(self) -> bool:
@@ -89,16 +89,12 @@ class ShipperProcess:
     def stop(self, seconds: float) -> None:
         """Let it ship what is complete, and end it after at most ``seconds``; the rest follows at its next start."""
         self._stop.set()
-        if self._process is not None and self._process.poll() is None:
-            self._process.terminate()
+        self._child.signal(SIGTERM)
         self._keeper.join(seconds)
-        if self._process is not None and self._process.poll() is None:
+        if self._child.kill():
             log_event(log, logging.WARNING, "shipper killed", f"rpcmq ship did not end in {seconds:g} s: killed")
-            self._process.kill()
-            self._process.wait()
 
     def _run(self) -> None:
-        wait = self._first_wait
         while not self._stop.is_set():
             started = monotonic()
             code = self._run_child()
@@ -109,27 +105,14 @@ class ShipperProcess:
                 text = f"{why} and is not started again; the log stays in its spool"
                 log_event(log, logging.ERROR, "shipper failed", text, exit_code=code)
                 return
-            if monotonic() - started > _LONGEST_WAIT:
-                wait = self._first_wait
+            wait = self._back_off.pause_after(monotonic() - started)
             text = f"rpcmq ship ended with {code}; started again in {wait:g} s"
             log_event(log, logging.WARNING, "shipper ended", text, exit_code=code, seconds=wait)
             self._stop.wait(wait)
-            wait = min(2 * wait, _LONGEST_WAIT)
 
     def _run_child(self) -> int:
         try:
-            self._process = subprocess.Popen(
-                self._command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True
-            )
+            return self._child.run(self._command)
         except OSError as error:
             log_event(log, logging.WARNING, "shipper failed", f"rpcmq ship cannot be started: {error.strerror}")
             return -1
-        if self._cores is not None:
-            try:
-                os.sched_setaffinity(self._process.pid, self._cores)
-            except ProcessLookupError:
-                pass  # it has ended already
-        if self._stop.is_set():
-            # It was being started when it was to end.
-            self._process.terminate()
-        return int(self._process.wait())

@@ -1,6 +1,6 @@
 """A store in a process of its own, so that no router waits for a disk.
 
-``python -m rpcmq.store.process FD WHERE OWNER`` serves it.
+``python -m rpcmq.store.process FD OWNER`` serves it; the variable :data:`STORE_VARIABLE` says where it is.
 
 Beside a router whose loop never pauses, a thread that commits hardly gets the interpreter. The process reads requests
 from the socket ``FD`` and answers each. What has come while it was writing is the next commit, so that the more comes,
@@ -13,6 +13,7 @@ told that it waits, and for what; nothing is answered meanwhile but that. It end
 from __future__ import annotations
 
 import gc
+import os
 import select
 import signal
 import socket
@@ -35,6 +36,7 @@ from rpcmq.store.frames import (
     encode_verdicts,
     frame,
 )
+from rpcmq.store.location import STORE_VARIABLE, is_database
 
 __all__ = [
     "APPLY",
@@ -85,7 +87,7 @@ def open_store(where: str, owner: str) -> Store:
     Raises:
         StoreError, StoreFailed: as the store says.
     """
-    if where.startswith(("postgresql://", "postgres://")):
+    if is_database(where):
         from rpcmq.store.postgres import PostgresStore
 
         return PostgresStore(where, owner)
@@ -224,12 +226,14 @@ class _Server:
 
 def main(arguments: list[str]) -> int:
     """Serve the store of the command line; return the exit code: 2 if it cannot be used, after saying why."""
-    # Its router says when it is over: a Ctrl-C is for that.
+    # Its router says when it is over: a Ctrl-C, or a service manager that ends all processes, is for that.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     # Batches make no reference cycles, but so many objects that the collector would look for them all the time.
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
-    descriptor, where, owner = arguments
+    descriptor, owner = arguments
+    where = os.environ[STORE_VARIABLE]
     peer = socket.socket(fileno=int(descriptor))
     # Whoever has made the pair may have made both ends non-blocking, as gevent does.
     peer.setblocking(True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from typing import Any
 
 import zmq
@@ -11,7 +12,7 @@ from zmq.utils import z85
 
 from rpcmq.errors import ConfigError
 
-__all__ = ["OLDEST_SAFE", "Curve", "check_libzmq", "is_key", "libzmq_version", "new_pair", "public_of"]
+__all__ = ["OLDEST_SAFE", "Curve", "check_libzmq", "derived_pair", "is_key", "libzmq_version", "new_pair", "public_of"]
 
 #: Earlier versions can be crashed by peers without a key, with or without CURVE.
 OLDEST_SAFE = (4, 3, 3)
@@ -56,6 +57,13 @@ def new_pair() -> tuple[str, str]:
     """A new key pair: public, secret."""
     public, secret = zmq.curve_keypair()
     return public.decode(), secret.decode()
+
+
+def derived_pair(secret: str, purpose: bytes) -> tuple[str, str]:
+    """The key pair that follows from another one's ``secret`` for a ``purpose`` of at most 16 bytes: public, secret."""
+    seed = blake2b(z85.decode(secret.encode()), digest_size=32, person=purpose).digest()
+    derived = z85.encode(seed).decode()
+    return public_of(derived), derived
 
 
 def public_of(secret: str) -> str:

@@ -106,7 +106,7 @@ def test_one_that_is_just_being_started_is_told_to_end(
         started.wait()
         return process
 
-    monkeypatch.setattr("rpcmq.server.sidecar.subprocess.Popen", start_slowly)
+    monkeypatch.setattr("rpcmq.server.child_process.subprocess.Popen", start_slowly)
     sidecar = ShipperProcess(python("import time; time.sleep(60)"))
     assert starting.wait(20)
     stopping = gevent.spawn(sidecar.stop, 20)

@@ -265,6 +265,11 @@ class Calls:
         self.cancel(call)
         self._table.fail(call, error)
 
+    def expire_not_accepted(self, now: float) -> None:
+        """End each call that certainly no router has passed on, as if its time were over: it did not run."""
+        for call in [each for each in self.open.values() if self._was_never_accepted(each)]:
+            self._expire(now, call, "no answer")
+
     def _was_never_accepted(self, call: Call) -> bool:
         """Whether it is certain that no router has passed ``call`` on."""
         if call.flags & Flag.IDEMPOTENT:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 
 from rpcmq.core.queue.port import Items, StorePort
 from rpcmq.store.contract import Damaged, Lane, Stored
@@ -38,6 +39,8 @@ class LaneReader:
         #: The items that were read, the next one first.
         self.items: deque[Stored | Damaged] = deque()
         self._bytes = 0
+        #: Called when what was to be read was read.
+        self.on_read: Callable[[], object] = lambda: None
 
     def accepted(self, item: Stored) -> None:
         """A new item was put."""
@@ -95,6 +98,10 @@ class LaneReader:
 
     def _take(self, items: Items, known: int) -> None:
         """Take what was read when ``known`` was the greatest number."""
+        self._add_read(items, known)
+        self.on_read()
+
+    def _add_read(self, items: Items, known: int) -> None:
         self._is_reading = False
         if not items:
             self._has_more = False

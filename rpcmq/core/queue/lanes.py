@@ -38,8 +38,8 @@ class Lanes:
         #: By priority, the highest first.
         self._lanes: dict[int, _Lane] = {}
         for lane, horizon in sorted(horizons.items(), reverse=True):
-            doubtful = LaneReader(store, lane, until=horizon)
-            self._lanes[lane.priority] = _Lane(LaneReader(store, lane, horizon), doubtful, horizon)
+            doubtful, reader = LaneReader(store, lane, until=horizon), LaneReader(store, lane, horizon)
+            self._lanes[lane.priority] = self._woken(_Lane(reader, doubtful, horizon))
 
     def __iter__(self) -> Iterator[int]:
         """The priorities, the highest first."""
@@ -47,15 +47,18 @@ class Lanes:
 
     def accepted(self, item: Stored) -> None:
         """A new item is in the store."""
-        self._lane(item.lane).reader.accepted(item)
+        self._lane(item.lane).reader_of(item.number).accepted(item)
 
     def skipped(self, of: Lane, number: int) -> None:
         """A new item is in the store, which is due later."""
-        self._lane(of).reader.skipped(number)
+        self._lane(of).reader_of(number).skipped(number)
 
     def may_have_more(self, of: Lane) -> None:
         """An item of that lane is in the store whose number is not known."""
-        self._lane(of).reader.may_have_more()
+        lane = self._lane(of)
+        lane.reader.may_have_more()
+        if lane.doubtful is not None:
+            lane.doubtful.may_have_more()
 
     def became_due(self, item: Stored) -> None:
         """A postponed item is due."""
@@ -64,8 +67,16 @@ class Lanes:
     def _lane(self, of: Lane) -> _Lane:
         lane = self._lanes.get(of.priority)
         if lane is None:
-            lane = self._lanes[of.priority] = _Lane(LaneReader(self._store, of, has_more=False), None, 0)
+            lane = self._woken(_Lane(LaneReader(self._store, of, has_more=False), None, 0))
+            self._lanes[of.priority] = lane
             self._lanes = dict(sorted(self._lanes.items(), reverse=True))
+        return lane
+
+    def _woken(self, lane: _Lane) -> _Lane:
+        """Have the queue look again when something of ``lane`` was read."""
+        for reader in (lane.reader, lane.doubtful):
+            if reader is not None:
+                reader.on_read = self._on_ready
         return lane
 
     def pop(self, now: float) -> Stored | Damaged | None:
@@ -140,6 +151,7 @@ class _Lane:
 
     def __init__(self, reader: LaneReader, doubtful: LaneReader | None, horizon: int) -> None:
         self.reader = reader
+        self._former = horizon if doubtful is not None else 0
         #: Items that may have run in a former life of the router, and may still do.
         self.doubtful = doubtful
         #: The store knows that items up to this number may have been given; and it was told so of these.
@@ -148,3 +160,7 @@ class _Lane:
         self.former = horizon
         #: Items that are due.
         self.due: deque[Stored] = deque()
+
+    def reader_of(self, number: int) -> LaneReader:
+        """The reader that comes to the item ``number``: a new one may have a number that a former life could give."""
+        return self.doubtful if self.doubtful is not None and number <= self._former else self.reader

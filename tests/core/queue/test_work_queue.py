@@ -265,6 +265,27 @@ def test_the_next_life_waits_for_workers_that_may_still_run_an_item(world: World
     assert world.take_all() == [b"given", b"waiting"]
 
 
+def test_what_is_read_from_the_store_is_announced(world: World) -> None:
+    world.put(*(b"%d" % number for number in range(600)))
+    world.kill(is_in_order=True)
+    announced: list[str] = []
+    world.queues.on_ready = lambda queue: announced.append(queue.name)
+    assert world.queue.take(world.now) is None and not announced
+    world.run()
+    assert announced and taken(world).message == b"0"
+
+
+def test_a_new_item_whose_number_could_have_been_given_in_a_former_life_is_given_too(world: World) -> None:
+    world.put(b"before")
+    assert world.take_all() == [b"before"]
+    world.kill()
+    world.put(b"at once")
+    world.advance(world.queue.policy.lease + 1)
+    assert world.take_all() == [b"before", b"at once"]
+    world.put(b"later")
+    assert world.take_all() == [b"later"]
+
+
 def test_items_that_cannot_have_been_given_do_not_wait(world: World) -> None:
     for start in range(0, 5000, 100):
         world.put(*(b"%d" % number for number in range(start, start + 100)))
