@@ -158,7 +158,7 @@ class QueueServer:
             seconds: to wait for what runs, at the most; None: as long as it takes.
         """
         deadline = inf if seconds is None else monotonic() + seconds
-        while not all([each.stop(0.0) for each in self._dispatchers.values()]) and monotonic() < deadline:
+        while [each for each in self._dispatchers.values() if not each.stop(0.0)] and monotonic() < deadline:
             # What the router has not passed on comes back at once, and is not in doubt.
             self._client.process.calls.expire_not_accepted(monotonic())
             self._client.process.connection.schedule()
