@@ -113,7 +113,7 @@ class Lanes:
         return chain.from_iterable(lane.due for lane in self._lanes.values())
 
     def in_doubt(self, now: float, keys: set[tuple[int, int]]) -> set[tuple[int, int]]:
-        """Those of ``keys`` that a worker may run since a former life; of the postponed ones, those that are due."""
+        """Select those of ``keys`` that a worker may run since a former life; of the postponed ones, the due ones."""
         if now >= self.doubt_until:
             return set()
         due = {(item.lane.priority, item.number) for item in self.due}

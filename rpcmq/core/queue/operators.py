@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from rpcmq.core.queue.given import Key
 from rpcmq.core.queue.port import Items
 from rpcmq.core.queue.queues import DRAINING, PAUSED, Queues
 from rpcmq.core.queue.story import Story
 from rpcmq.core.queue.views import ItemView, view_of
-from rpcmq.core.queue.work_queue import Key, WorkQueue
+from rpcmq.core.queue.work_queue import WorkQueue
 from rpcmq.store.contract import Change, Damaged, Forget, Found, Lane, Move, Note, Position, Revive, Stored, Verdict
 
 __all__ = ["PEEK_STATES", "Operators"]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from itertools import chain
 from math import inf
 from typing import Any
@@ -17,6 +16,7 @@ from typing import Any
 from rpcmq.core.common.token_bucket import TokenBucket
 from rpcmq.core.queue.ages import Ages
 from rpcmq.core.queue.envelope import Envelope
+from rpcmq.core.queue.given import Given, Key
 from rpcmq.core.queue.lanes import Lanes
 from rpcmq.core.queue.policy import Policy
 from rpcmq.core.queue.port import StorePort
@@ -26,31 +26,7 @@ from rpcmq.core.queue.story import Ending, Story
 from rpcmq.core.queue.tally import Tally
 from rpcmq.store.contract import Bury, Damaged, Done, Lane, Postpone, Recovered, Stored, Verdict
 
-__all__ = ["Given", "Key", "WorkQueue"]
-
-#: Priority and number of an item.
-Key = tuple[int, int]
-
-
-@dataclass(frozen=True)
-class Given:
-    """An item that a worker has.
-
-    Attributes:
-        item: as it was read.
-        fence: (epoch, counter).
-        attempt: from 1 on.
-        message: for the worker.
-        series: of its items runs one at a time; empty: it has none.
-        since: monotonic seconds at which it was given.
-    """
-
-    item: Stored
-    fence: tuple[int, int]
-    attempt: int
-    message: bytes
-    series: bytes
-    since: float
+__all__ = ["Given", "WorkQueue"]
 
 
 class WorkQueue:
@@ -77,6 +53,7 @@ class WorkQueue:
         self.wall = self._wall = wall
         self._counter = 0
         doubt_until = -inf if is_clean else opened + policy.lease
+        self._opened = wall(opened)
         self._lanes = Lanes(name, store, lanes, doubt_until, self._may_take)
         self.tally = Tally()
         self._ages = Ages(name, store)
@@ -268,6 +245,10 @@ class WorkQueue:
         held -= self._lanes.in_doubt(now, held)
         self._held |= dict.fromkeys(held)
         return held
+
+    def may_run(self, now: float, item: Stored | Damaged) -> bool:
+        """Whether a worker may run an item that is held and postponed: since a former life of the router."""
+        return now < self._lanes.doubt_until and 0 < item.position.due <= self._opened
 
     def let_go(self, held: set[Key], gone: set[Key]) -> None:
         """Give the items ``held`` again, but those that are ``gone`` from this queue, durably."""

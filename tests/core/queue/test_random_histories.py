@@ -6,12 +6,13 @@ from random import Random
 
 import pytest
 
+from rpcmq.core.queue.cancelling import cancel
 from rpcmq.core.queue.envelope import Envelope
 from rpcmq.core.queue.operators import PEEK_STATES, Operators
 from rpcmq.core.queue.policy import Policy
 from rpcmq.core.queue.queues import NewItem
 from rpcmq.core.queue.work_queue import Given
-from rpcmq.store.contract import Maker, Position, Stored, Verdict
+from rpcmq.store.contract import Damaged, Lane, Maker, Position, Stored, Verdict
 from tests.core.queue.virtual_store import World
 
 _ITEMS, _STEPS = 150, 900
@@ -72,15 +73,38 @@ class _History:
         """An operator does something to many items."""
         operators, now = Operators(self._world.queues), self._world.now
         name, to = self._random.sample(_QUEUES, 2)
-        choice = self._random.randrange(4)
+        choice = self._random.randrange(6)
         if choice == 0:
             operators.retry(now, name, lambda count: None)
         elif choice == 1:
             operators.move_dead(now, name, to, lambda count: None)
         elif choice == 2:
             operators.move_ready(now, name, to, lambda count: None)
+        elif choice < 5:
+            items = [
+                each for each in self._world.store.read_due(1 << 60, Position(), 30, 1 << 20) if each.lane.queue == name
+            ]
+            items += self._world.store.read(Lane(name, 0), 0, 30, 1 << 20)
+            if items:
+                self._cancel(self._random.choice(items))
         else:
             operators.peek(name, self._random.choice(PEEK_STATES), 5, lambda views: None)
+
+    def _cancel(self, item: Stored | Damaged) -> None:
+        assert isinstance(item, Stored)
+        message = Envelope.from_bytes(item.body).message
+        was_ending = message in self._ending
+        self._ending.add(message)
+
+        def answered(answer: str) -> None:
+            if answer == "cancelled":
+                assert message not in [given.message for given in self._running]
+                assert self._ghosts.get(message, 0.0) <= self._world.now
+                self._ended(message)
+            elif not was_ending:
+                self._ending.discard(message)
+
+        cancel(self._world.queues, self._world.now, item.lane.queue, item.lane.priority, item.number, answered)
 
     def _check_numbers(self) -> None:
         """When the store has answered everything, the queue counts what the store has."""
