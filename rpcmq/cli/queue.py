@@ -10,13 +10,14 @@ from rich.table import Table
 
 from rpcmq.cli.options import State, connects, json_option
 from rpcmq.cli.output import Output, add_row, print_folded, print_json, table
-from rpcmq.cli.queue_controls import pause_command, resume_command, set_command
+from rpcmq.cli.queue_controls import drain_command, pause_command, resume_command, set_command
+from rpcmq.cli.queue_items import dead_command, drop_command, move_command, peek_command, retry_command
 from rpcmq.cli.queue_owners import ask, known, of_owners, say_silent, silent_code
-from rpcmq.cli.text import microseconds, plain
+from rpcmq.cli.text import age, microseconds, plain
 
 __all__ = ["queue_command"]
 
-_STYLES = {"stands still": "red", "waits": "yellow", "paused": "yellow"}
+_STYLES = {"stands still": "red", "waits": "yellow", "paused": "yellow", "drains": "yellow"}
 #: The states of items, in the order in which they are shown.
 _STATES = ("ready", "postponed", "running", "dead")
 #: Columns without which a table is shown where it does not fit.
@@ -54,7 +55,7 @@ def ls_command(state: State, owner: str | None, timeout: float) -> int | None:
     )
     rows = [(row["queue"], name, row) for name, answer in answers.by_owner.items() for row in answer["queues"]]
     for queue, name, row in sorted(rows, key=lambda each: each[:2]):
-        oldest = (_age(row["oldest"].get(state)) for state in ("ready", "dead"))
+        oldest = (age(row["oldest"].get(state)) for state in ("ready", "dead"))
         numbers = (row[state] for state in _STATES)
         add_row(made, (queue, name, row["state"], *numbers, *oldest, row["why"]), _STYLES.get(row["state"], ""))
     if rows:
@@ -99,7 +100,7 @@ def show_command(state: State, queue: str, owner: str | None, timeout: float) ->
 def _summary(row: dict[str, Any]) -> str:
     if not row["why"]:
         return str(row["state"])
-    since = f" since {_age(row['still'])}" if row["still"] >= 1 else ""
+    since = f" since {age(row['still'])}" if row["still"] >= 1 else ""
     waiting = f"{row['ready']} items wait{since}" if row["ready"] != 1 else f"1 item waits{since}"
     return f"{waiting}: {row['why']}"
 
@@ -107,7 +108,7 @@ def _summary(row: dict[str, Any]) -> str:
 def _tables(row: dict[str, Any]) -> Iterator[Table]:
     items = table("Items", "state", ">items", ">oldest")
     for state in _STATES:
-        add_row(items, (state, row[state], _age(row["oldest"].get(state))))
+        add_row(items, (state, row[state], age(row["oldest"].get(state))))
     yield items
     if row["times"]:
         times = table("Times since the start", "of", ">count", ">p50", ">p90", ">p99", ">max")
@@ -125,15 +126,8 @@ def _tables(row: dict[str, Any]) -> Iterator[Table]:
     yield settings
 
 
-def _age(seconds: float | None) -> str:
-    """An age for readers."""
-    if seconds is None:
-        return ""
-    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.0f} s"
-
-
-for _command in (pause_command, resume_command, set_command):
+for _command in (
+    peek_command, dead_command, retry_command, drop_command, move_command, pause_command, resume_command,
+    drain_command, set_command,
+):  # fmt: skip
     queue_command.add_command(_command)

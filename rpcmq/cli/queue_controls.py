@@ -1,20 +1,25 @@
-"""``rpcmq queue pause``, ``resume`` and ``set``: what an operator changes about a queue as a whole."""
+"""``rpcmq queue pause``, ``resume``, ``drain`` and ``set``: what an operator changes about a queue as a whole."""
 
 from __future__ import annotations
 
+from time import monotonic
 from typing import Any
 
 import click
+import gevent
 
 from rpcmq.cli.exit_codes import ExitCode
-from rpcmq.cli.options import State, connects, json_option
+from rpcmq.cli.options import State, connects, json_option, positive
 from rpcmq.cli.output import Output, print_json
 from rpcmq.cli.queue_owners import Answers, ask, known, of_owners, say_silent, silent_code
-from rpcmq.cli.text import plain
+from rpcmq.cli.text import counted, plain
 from rpcmq.cli.values import parse_value
 from rpcmq.errors import UsageError
 
-__all__ = ["pause_command", "resume_command", "set_command"]
+__all__ = ["drain_command", "pause_command", "resume_command", "set_command"]
+
+#: The states of items that are to end before a queue is empty; and the pause between two looks at it (seconds).
+_LEFT, _LOOK = ("ready", "postponed", "running"), 0.2
 
 
 @click.command("pause")
@@ -26,8 +31,8 @@ __all__ = ["pause_command", "resume_command", "set_command"]
 def pause_command(state: State, queue: str, owner: str | None, timeout: float) -> int | None:
     """Give no items of QUEUE to workers any more, until `rpcmq queue resume QUEUE`.
 
-    Items that workers have go on, and items are put as ever. The exit code is 1 if no router has it, or a queue
-    server does not answer.
+    Items that workers have go on, and items are put as ever. It lasts over restarts. The exit code is 1 if no router
+    has the queue, or a queue server does not answer.
     """
     answers = ask(state, owner, timeout, lambda operators, name: operators.change(name, "pause", queue=queue))
     return _told(state, queue, answers, "paused", "was paused already")
@@ -40,12 +45,46 @@ def pause_command(state: State, queue: str, owner: str | None, timeout: float) -
 @connects
 @click.pass_obj
 def resume_command(state: State, queue: str, owner: str | None, timeout: float) -> int | None:
-    """Give items of QUEUE to workers again, after `rpcmq queue pause QUEUE`.
+    """Put items into QUEUE and give them to workers again, after `rpcmq queue pause` or `drain`.
 
     The exit code is 1 if no router has it, or a queue server does not answer.
     """
     answers = ask(state, owner, timeout, lambda operators, name: operators.change(name, "resume", queue=queue))
-    return _told(state, queue, answers, "resumed", "was not paused")
+    return _told(state, queue, answers, "resumed", "was neither paused nor draining")
+
+
+@click.command("drain")
+@click.argument("queue")
+@click.option("--wait", type=positive, metavar="SECONDS", help="Wait until QUEUE is empty, for so long.")
+@of_owners
+@json_option
+@connects
+@click.pass_obj
+def drain_command(state: State, queue: str, wait: float | None, owner: str | None, timeout: float) -> int | None:
+    """Put no more items into QUEUE, and give those that are there to workers, until `rpcmq queue resume QUEUE`.
+
+    Puts are refused. It lasts over restarts. With --wait the exit code is 1 if items are left after that time: ready,
+    postponed or running ones, not dead ones; also if no router has the queue, or a queue server does not answer.
+    """
+    answers = ask(state, owner, timeout, lambda operators, name: operators.change(name, "drain", queue=queue))
+    if wait is None:
+        return _told(state, queue, answers, "takes no more items", "took no items already")
+    known(answers, queue)
+    deadline = monotonic() + wait
+    while True:
+        seen = ask(state, owner, timeout, lambda operators, name: operators.look(name, "show", queue=queue))
+        left = {name: sum(row[each] for each in _LEFT) for name, row in known(seen, queue).items()}
+        if not any(left.values()) or monotonic() >= deadline:
+            break
+        gevent.sleep(_LOOK)
+    if state.json:
+        rows = [{"owner": name, "items": count} for name, count in left.items()]
+        print_json({"queue": queue, "owners": rows, "silent": seen.silent_rows()})
+    else:
+        for name, count in left.items():
+            click.echo(plain(f"{queue} of {name}: {counted(count, 'item')} left"))
+        say_silent(Output(stderr=True), seen)
+    return ExitCode.FAILED if any(left.values()) else silent_code(seen)
 
 
 def _told(state: State, queue: str, answers: Answers, changed: str, unchanged: str) -> int | None:

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from rpcmq.printable import printable
 
-__all__ = ["counted", "microseconds", "plain"]
+__all__ = ["age", "counted", "microseconds", "plain"]
+
+
+def age(seconds: float | None) -> str:
+    """An age for readers."""
+    if seconds is None:
+        return ""
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
+        if abs(seconds) >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"
 
 
 def counted(number: int, what: str) -> str:

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from time import monotonic
 from typing import Any
 
-from gevent.event import Event
+from gevent.event import AsyncResult
 
 from rpcmq.core.queue.operators import Operators
 from rpcmq.core.queue.policy import Policy
 from rpcmq.core.queue.queues import Queues
+from rpcmq.core.queue.views import ItemView
+from rpcmq.queue_server.item_rows import item_row
 from rpcmq.queue_server.watch import Watch
 
 __all__ = ["Change", "Look"]
+
+#: Items that are shown at once; and with the stories of their attempts, of which one may have 40 KB; or messages.
+_MOST, _MOST_LARGE = 1000, 100
+
+Items = Sequence[Sequence[int]]
 
 
 class Look:
@@ -33,6 +40,7 @@ class Look:
     ) -> None:  # fmt: skip
         self._owner = owner
         self._queues = queues
+        self._operators = Operators(queues)
         self._look = look
         self._served = served
         self._store = store
@@ -50,9 +58,30 @@ class Look:
         settings = asdict(self._queues.queue(queue).policy)
         return {"queue": queue, **served.row(monotonic()), "settings": settings, "store": self._store()}
 
+    def items(
+        self, ctx: Any, queue: str, state: str, most: int, has_story: bool = False, has_message: bool = False
+    ) -> list[dict[str, Any]] | None:
+        """Tell of the first items in ``state``; None: the queue is not known here.
+
+        Args:
+            most: items: 1,000 at the most, or 100 with their stories or messages.
+        """
+        if queue not in self._served:
+            return None
+        found: AsyncResult[list[ItemView]] = AsyncResult()
+        limit = _MOST_LARGE if has_story or has_message else _MOST
+        self._operators.peek(queue, state, max(1, min(most, limit)), found.set)
+        views, wall = found.get() or [], self._queues.wall(monotonic())
+        return [item_row(view, wall, has_story, has_message) for view in views]
+
 
 class Change:
-    """The methods by which operators change queues. Each method returns None where the queue is not known here."""
+    """The methods by which operators change queues. Each returns None where the queue is not known here.
+
+    Args:
+        served: the queues, by name.
+        serve: serves a queue, which is made if it is not there.
+    """
 
     def __init__(self, queues: Queues, served: Mapping[str, Watch], serve: Callable[[str], object]) -> None:
         self._queues = queues
@@ -60,40 +89,76 @@ class Change:
         self._served = served
         self._serve = serve
 
+    # --- queues ------------------------------------------------------------------------------
+
     def pause(self, ctx: Any, queue: str) -> dict[str, Any] | None:
         """Give no items of the queue to workers; those that workers have go on."""
-        return self._set_paused(queue, True, self._operators.pause)
+        return self._switch(queue, self._operators.pause)
+
+    def drain(self, ctx: Any, queue: str) -> dict[str, Any] | None:
+        """Put no more items into the queue, and give those that are there."""
+        return self._switch(queue, self._operators.drain)
 
     def resume(self, ctx: Any, queue: str) -> dict[str, Any] | None:
-        """Give items of the queue to workers again."""
-        return self._set_paused(queue, False, self._operators.resume)
+        """Put items into the queue, and give them to workers, again."""
+        return self._switch(queue, self._operators.resume)
 
-    def _set_paused(
-        self, name: str, is_paused: bool, verb: Callable[[str, Callable[[], object]], object]
-    ) -> dict[str, Any] | None:
+    def _switch(self, name: str, switch: Callable[[str, Callable[[], object]], None]) -> dict[str, Any] | None:
         if name not in self._served:
             return None
-        was, stored = self._queues.queue(name).is_paused, Event()
-        verb(name, stored.set)
-        stored.wait()
-        return {"changed": was != is_paused}
+        queue = self._queues.queue(name)
+        before = queue.is_paused, queue.is_draining
+        stored: AsyncResult[None] = AsyncResult()
+        switch(name, stored.set)
+        stored.get()
+        return {"changed": before != (queue.is_paused, queue.is_draining)}
 
     def set(self, ctx: Any, queue: str, settings: dict[str, Any], create: bool) -> dict[str, Any] | None:
         """Give the queue other settings; return all of them, or the reason for which they are refused."""
-        if queue not in self._served:
-            if not create:
-                return None
-            self._serve(queue)
-        before = self._queues.queue(queue).policy
         known = [field.name for field in fields(Policy)]
         if unknown := sorted(set(settings) - set(known)):
             return {"refusal": f"there is no setting {unknown[0]!r}; there are {', '.join(known)}"}
+        if queue not in self._served and not create:
+            return None
         try:
-            policy = replace(before, **settings)
+            replace(Policy(), **settings)
+            self._serve(queue)
+            policy = replace(self._queues.queue(queue).policy, **settings)
         except ValueError as error:
             return {"refusal": str(error)}
-        stored = Event()
+        stored: AsyncResult[None] = AsyncResult()
         self._queues.declare(monotonic(), queue, policy, stored.set)
-        stored.wait()
+        stored.get()
         self._queues.queue(queue).on_ready()
         return {"settings": asdict(policy)}
+
+    # --- items -------------------------------------------------------------------------------
+
+    def retry(self, ctx: Any, queue: str, items: Items | None) -> dict[str, Any] | None:
+        """Put dead items again, to be tried as often as new ones; all of them where ``items`` is None."""
+        return self._counted(queue, lambda now, then: self._operators.retry(now, queue, then, _keys(items)))
+
+    def drop(self, ctx: Any, queue: str, items: Items | None) -> dict[str, Any] | None:
+        """Forget dead items; all of them where ``items`` is None."""
+        return self._counted(queue, lambda now, then: self._operators.drop(now, queue, then, _keys(items)))
+
+    def move(self, ctx: Any, queue: str, to: str, state: str, items: Items | None) -> dict[str, Any] | None:
+        """Put items, dead ones or all that are ready, into the queue ``to``, which is made if it is not there."""
+        if queue not in self._served:
+            return None
+        self._serve(to)
+        operators = self._operators
+        if state == "dead":
+            return self._counted(queue, lambda now, then: operators.move_dead(now, queue, to, then, _keys(items)))
+        return self._counted(queue, lambda now, then: operators.move_ready(now, queue, to, then))
+
+    def _counted(self, queue: str, change: Callable[[float, Callable[[int], object]], None]) -> dict[str, Any] | None:
+        if queue not in self._served:
+            return None
+        changed: AsyncResult[int] = AsyncResult()
+        change(monotonic(), changed.set)
+        return {"items": changed.get()}
+
+
+def _keys(items: Items | None) -> list[tuple[int, int]] | None:
+    return None if items is None else [(int(priority), int(number)) for priority, number in items]

@@ -13,6 +13,7 @@ __all__ = ["Progress"]
 _REPORTED = 8
 #: Items that end within a second, up to which each is reported when it was begun.
 _FEW = 200
+_DAY = 86_400.0
 _QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
 
 
@@ -50,7 +51,7 @@ class Progress:
         if int(now) != self._second:
             self._second, self._ended = int(now), 0
         self._ended += 1
-        microseconds = seconds * 1e6
+        microseconds = min(max(0.0, seconds), _DAY) * 1e6  # whatever the worker says
         self.waiting.record(1000.0 * (wall - max(item.at, item.position.due)) - microseconds)
         self.working.record(microseconds)
         if is_done:

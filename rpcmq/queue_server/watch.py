@@ -114,7 +114,7 @@ class Watch:
         figures = self._queue.figures(now)
         why = self.why(now)
         return {
-            "state": self._state(figures["is_paused"], still),
+            "state": self._state(still),
             **figures,
             # What is on its way to workers is not worked at yet.
             "ready": figures["ready"] + unbegun,
@@ -124,11 +124,13 @@ class Watch:
             "times": self._dispatcher.progress.times(),
         }
 
-    def _state(self, is_paused: bool, still: float) -> str:
-        if is_paused:
+    def _state(self, still: float) -> str:
+        if self._queue.is_paused:
             return "paused"
         if still >= ALARM:
             return "stands still"
         if still >= _STILL:
             return "waits"
+        if self._queue.is_draining:
+            return "drains"
         return "works" if self.waiting or self._queue.running else "idle"

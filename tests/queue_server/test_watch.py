@@ -19,7 +19,7 @@ class Queue:
 
     def __init__(self, ready: int = 0, unbegun: int = 0) -> None:
         self.name, self.ready, self.running = "billing", ready, unbegun
-        self.is_paused, self.doubt = False, 0.0
+        self.is_paused, self.is_draining, self.doubt = False, False, 0.0
         self.policy = SimpleNamespace(concurrency=0)
         self.dispatcher = SimpleNamespace(unbegun=unbegun, refusal="", progress=Progress(0.0))
         self.store = SimpleNamespace(waits_for="")

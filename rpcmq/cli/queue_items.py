@@ -1,0 +1,223 @@
+"""``rpcmq queue peek``, ``dead``, ``retry``, ``drop`` and ``move``: the items of a queue."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import click
+
+from rpcmq.cli.options import State, connects, json_option
+from rpcmq.cli.output import Output, add_row, print_folded, print_json, table
+from rpcmq.cli.queue_owners import Answers, ask, known, of_owners, say_silent, silent_code
+from rpcmq.cli.text import age, counted, plain
+from rpcmq.errors import UsageError
+
+__all__ = ["dead_command", "drop_command", "move_command", "peek_command", "retry_command"]
+
+_STATES = ("ready", "postponed", "running", "dead")
+_SPARE = ("key", "bytes", "attempts", "reason")
+_all_option = click.option("--all", "is_all", is_flag=True, help="All dead items of QUEUE.")
+_count_option = click.option(
+    "--count", type=click.IntRange(1, 1000), default=20, show_default=True, help="Number of items of each owner."
+)
+
+
+@click.command("peek")
+@click.argument("queue")
+@click.option("--state", "of", type=click.Choice(_STATES), default="ready", show_default=True, help="Which items.")
+@_count_option
+@of_owners
+@json_option
+@connects
+@click.pass_obj
+def peek_command(state: State, queue: str, of: str, count: int, owner: str | None, timeout: float) -> int | None:
+    """Show the first items of QUEUE, without taking any.
+
+    Of the ready ones the next is the first, of the postponed ones that which is due first. The first column names an
+    item for `rpcmq queue retry`, `drop` and `move`. The exit code is 1 if no router has the queue, or a queue server
+    does not answer.
+    """
+    answers = ask(
+        state, owner, timeout, lambda operators, name: operators.look(name, "items", queue=queue, state=of, most=count)
+    )
+    found = known(answers, queue)
+    if state.json:
+        _print_json(queue, found, answers)
+        return silent_code(answers)
+    output = Output()
+    when = {"postponed": ("due_in", ">due in"), "dead": ("dead_for", ">dead for")}.get(of)
+    columns = ("item", "owner", "id", "method", ">age", *([when[1]] if when else []), ">bytes", "key", ">attempts")
+    made = table(f"Items of {queue}, {of}", *columns, "reason")
+    for name, rows in found.items():
+        for row in rows:
+            times = [age(row["age"]), *([age(row[when[0]])] if when else [])]
+            cells = (row["item"], name, row["id"], row.get("method"), *times, row.get("bytes"), row["key"])
+            add_row(made, (*cells, row["attempts"] or "", row["reason"]))
+    if made.row_count:
+        print_folded(output, made, *_SPARE)
+    else:
+        output.print(plain(f"queue {queue} has no items that are {of}"), markup=False)
+    say_silent(output, answers)
+    return silent_code(answers)
+
+
+@click.command("dead")
+@click.argument("queue")
+@_count_option
+@click.option("--traceback", is_flag=True, help="Tell the story of each attempt, of at most 100 items.")
+@of_owners
+@json_option
+@connects
+@click.pass_obj
+def dead_command(
+    state: State, queue: str, count: int, traceback: bool, owner: str | None, timeout: float
+) -> int | None:
+    """Show the dead items of QUEUE, those that died first before the others, each with the reason.
+
+    The exit code is 1 if no router has the queue, or a queue server does not answer.
+    """
+
+    def look(operators: Any, name: str) -> Any:
+        return operators.look(name, "items", queue=queue, state="dead", most=count, has_story=traceback)
+
+    answers = ask(state, owner, timeout, look)
+    found = known(answers, queue)
+    if state.json:
+        _print_json(queue, found, answers)
+        return silent_code(answers)
+    output = Output()
+    if not any(found.values()):
+        output.print(plain(f"queue {queue} has no dead items"), markup=False)
+    elif traceback:
+        for name, rows in found.items():
+            for row in rows:
+                _tell(output, name, row)
+    else:
+        made = table(f"Dead items of {queue}", "item", "owner", "id", "method", ">attempts", ">dead for", "reason")
+        for name, rows in found.items():
+            for row in rows:
+                cells = (row["item"], name, row["id"], row.get("method"), row["attempts"], age(row["dead_for"]))
+                add_row(made, (*cells, row["reason"]))
+        print_folded(output, made, "method", "attempts")
+    say_silent(output, answers)
+    return silent_code(answers)
+
+
+def _tell(output: Output, owner: str, row: dict[str, Any]) -> None:
+    head = f"{row['item']} of {owner}: {row['id']}, {row.get('method', '')}, put {age(row['age'])} ago"
+    output.print(plain(head), markup=False, style="bold")
+    for each in row["story"]:
+        worker = f" at {each['worker']}" if each["worker"] else ""
+        output.print(plain(f"  {age(each['ago'])} ago{worker}: {each['outcome']}"), markup=False)
+        for line in each["text"].splitlines():
+            output.print(plain(f"    {line}"), markup=False)
+
+
+@click.command("retry")
+@click.argument("queue")
+@click.argument("items", nargs=-1, metavar="[ITEM]...")
+@_all_option
+@of_owners
+@json_option
+@connects
+@click.pass_obj
+def retry_command(
+    state: State, queue: str, items: tuple[str, ...], is_all: bool, owner: str | None, timeout: float
+) -> int | None:
+    """Put dead items of QUEUE again, to be tried as often as new ones: each ITEM, or all.
+
+    `rpcmq queue dead QUEUE` names them in the first column. Damaged ones stay dead. Where several owners have dead
+    items, --owner says whose ITEM is meant. The exit code is 1 if none was put again, or a queue server does not
+    answer; it goes on with what takes longer than --timeout.
+    """
+    return _change(state, queue, items, is_all, owner, timeout, "retry", "put again")
+
+
+@click.command("drop")
+@click.argument("queue")
+@click.argument("items", nargs=-1, metavar="[ITEM]...")
+@_all_option
+@of_owners
+@json_option
+@connects
+@click.pass_obj
+def drop_command(
+    state: State, queue: str, items: tuple[str, ...], is_all: bool, owner: str | None, timeout: float
+) -> int | None:
+    """Forget dead items of QUEUE for ever: each ITEM, or all.
+
+    As for `rpcmq queue retry`.
+    """
+    return _change(state, queue, items, is_all, owner, timeout, "drop", "dropped")
+
+
+@click.command("move")
+@click.argument("queue")
+@click.argument("items", nargs=-1, metavar="[ITEM]...")
+@click.option("--to", required=True, metavar="OTHER", help="The queue to move them to; made if it is not there.")
+@click.option("--ready", is_flag=True, help="All items that are ready, and no worker has.")
+@_all_option
+@of_owners
+@json_option
+@connects
+@click.pass_obj
+def move_command(
+    state: State, queue: str, items: tuple[str, ...], to: str, ready: bool, is_all: bool, owner: str | None,
+    timeout: float,
+) -> int | None:  # fmt: skip
+    """Move items of QUEUE to the queue OTHER of the same owner: each dead ITEM, all dead ones, or all ready ones.
+
+    None is lost, and none is in both. Dead ones are tried as often as new ones. As for `rpcmq queue retry`.
+    """
+    if ready and (items or is_all):
+        raise click.UsageError("--ready goes with neither ITEM nor --all, which are about dead items")
+    if queue == to:
+        raise UsageError(f"the items of queue {queue!r} are there already: give another one with --to")
+    more = {"to": to, "state": "ready" if ready else "dead"}
+    return _change(state, queue, items, is_all or ready, owner, timeout, "move", f"moved to {to}", more)
+
+
+def _change(
+    state: State, queue: str, items: tuple[str, ...], is_all: bool, owner: str | None, timeout: float, method: str,
+    done: str, more: dict[str, Any] | None = None,
+) -> int | None:  # fmt: skip
+    keys = None if is_all else [_key(each) for each in items]
+    if bool(items) == is_all:
+        raise click.UsageError("give the items, or --all")
+    if keys is not None and owner is None:
+        owner = _only_owner(state, queue, timeout)
+
+    def change(operators: Any, name: str) -> Any:
+        return operators.change(name, method, queue=queue, items=keys, **(more or {}))
+
+    answers = ask(state, owner, timeout, change)
+    found = known(answers, queue)
+    total = sum(answer["items"] for answer in found.values())
+    if state.json:
+        _print_json(queue, found, answers)
+    else:
+        for name, answer in found.items():
+            click.echo(plain(f"{queue} of {name}: {counted(answer['items'], 'item')} {done}"))
+        say_silent(Output(stderr=True), answers)
+    return silent_code(answers) if total else 1
+
+
+def _only_owner(state: State, queue: str, timeout: float) -> str:
+    """The owner of ``queue``, where there is one only: an item's name is that of one owner."""
+    found = known(ask(state, None, timeout, lambda operators, name: operators.look(name, "show", queue=queue)), queue)
+    if len(found) > 1:
+        raise UsageError(f"several routers have a queue {queue!r} ({', '.join(found)}): say --owner")
+    return next(iter(found))
+
+
+def _key(text: str) -> tuple[int, int]:
+    if re.fullmatch(r"[0-9]/[0-9]{1,18}", text) is None:
+        raise click.UsageError(f"{text!r} is no item: `rpcmq queue dead QUEUE` names them in the first column, as 0/17")
+    priority, _, number = text.partition("/")
+    return int(priority), int(number)
+
+
+def _print_json(queue: str, found: dict[str, Any], answers: Answers) -> None:
+    rows = [{"owner": name, **(each if isinstance(each, dict) else {"items": each})} for name, each in found.items()]
+    print_json({"queue": queue, "owners": rows, "silent": answers.silent_rows()})

@@ -1,0 +1,153 @@
+"""The items of queues as an operator sees and changes them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from rpcmq import Client, Worker
+from rpcmq.errors import PutRefused
+from rpcmq.testing import InProcessRouter, eventually, routers
+from tests.cli.test_queue import Billing, QueueServer, answer_of, put, row_of
+
+pytestmark = pytest.mark.integration
+
+Invoke = Callable[..., SimpleNamespace]
+
+
+@pytest.fixture(scope="module")
+def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[InProcessRouter]]:
+    """The routers a and b, each with a queue server."""
+    where = tmp_path_factory.mktemp("queues")
+    with routers(2) as found, QueueServer(found[0], "a", where), QueueServer(found[1], "b", where):
+        yield found
+
+
+def rows_of(invoke: Invoke, router: InProcessRouter, *command: str, owner: str = "a") -> list[dict[str, Any]]:
+    owners = answer_of(invoke("queue", *command, "--json", "--router", router.url))["owners"]
+    rows: list[dict[str, Any]] = next(each["items"] for each in owners if each["owner"] == owner)
+    return rows
+
+
+def bury(invoke: Invoke, router: InProcessRouter, queue: str, *invoices: int) -> None:
+    """Have the items die: those with 0 are rejected, negative ones fail twice."""
+    invoke("queue", "set", queue, "attempts=2", "backoff=0", "--create", "--owner", "a", "--router", router.url)
+    put(router, queue, *invoices)
+    with Worker(queue, Billing(), router=router.url):
+        eventually(lambda: row_of(invoke, router, queue)["dead"] == len(invoices))
+
+
+def test_peek_takes_nothing(system: list[InProcessRouter], invoke: Invoke) -> None:
+    put(system[0], "peeked", 1, 2)
+    with Client(system[0].url) as client:
+        message = {"method": "charge", "args": {"invoice": 3}}
+        client.put(None, "peeked", message, id="invoice-3", priority=5, key="account-1")
+        client.put(None, "peeked", message, delay=1000)
+    eventually(lambda: len(rows_of(invoke, system[0], "peek", "peeked", "--state", "running")) == 3)
+    at = ("--router", system[1].url)
+    assert invoke("queue", "pause", "peeked", *at).returncode == 0
+    first, *_ = rows_of(invoke, system[1], "peek", "peeked", "--state", "running")
+    assert first["method"] == "charge" and first["bytes"] > 0 and first["attempts"] == 0
+    later = rows_of(invoke, system[1], "peek", "peeked", "--state", "postponed")
+    assert [990 < row["due_in"] <= 1000 for row in later] == [True]
+    ended = invoke("queue", "peek", "peeked", "--state", "running", *at)
+    lines = [line.split() for line in ended.stdout.splitlines()]
+    assert ["5/1", "a", "invoice-3", "charge"] in [line[:4] for line in lines]
+    assert "has no items that are dead" in invoke("queue", "peek", "peeked", "--state", "dead", *at).stdout
+
+
+def test_dead_items_tell_their_stories(system: list[InProcessRouter], invoke: Invoke) -> None:
+    bury(invoke, system[0], "deadly", 0, -3)
+    rows = {row["reason"]: row for row in rows_of(invoke, system[1], "dead", "deadly", "--traceback")}
+    assert sorted(rows) == ["failed: ValueError: negative", "rejected: nothing to charge"]
+    story = rows["failed: ValueError: negative"]["story"]
+    assert [each["outcome"] for each in story] == ["failed", "failed"]
+    assert "in charge" in story[0]["text"] and story[0]["text"].endswith("ValueError: negative")
+    ended = invoke("queue", "dead", "deadly", "--router", system[0].url)
+    assert ended.returncode == 0 and "ValueError: negative" in ended.stdout and "Traceback" not in ended.stdout
+    ended = invoke("queue", "dead", "deadly", "--traceback", "--router", system[0].url)
+    assert ended.stdout.count("Traceback (most recent call last)") == 2 and "ago: rejected" in ended.stdout
+
+
+def test_retry_puts_dead_items_again(system: list[InProcessRouter], invoke: Invoke) -> None:
+    bury(invoke, system[0], "tried", -1, -2, -3)
+    at = ("--router", system[1].url)
+    name = rows_of(invoke, system[0], "dead", "tried")[0]["item"]
+    ended = invoke("queue", "retry", "tried", name, *at)
+    assert (ended.returncode, ended.stdout) == (0, "tried of a: 1 item put again\n")
+    ended = invoke("queue", "retry", "tried", name, *at)
+    assert (ended.returncode, ended.stdout) == (1, "tried of a: 0 items put again\n")
+    assert answer_of(invoke("queue", "retry", "tried", "--all", "--json", *at))["owners"] == [
+        {"owner": "a", "items": 2}
+    ]
+    with Worker("tried", Billing(), router=system[0].url):
+        eventually(lambda: row_of(invoke, system[0], "tried")["counters"]["failed"] == 12)
+        eventually(lambda: row_of(invoke, system[0], "tried")["dead"] == 3)
+
+
+def test_drop_forgets_dead_items(system: list[InProcessRouter], invoke: Invoke) -> None:
+    bury(invoke, system[0], "dropped", 0, 0, 0)
+    at = ("--router", system[0].url)
+    names = [row["item"] for row in rows_of(invoke, system[0], "dead", "dropped")]
+    assert invoke("queue", "drop", "dropped", *names[:2], *at).stdout == "dropped of a: 2 items dropped\n"
+    assert [row["item"] for row in rows_of(invoke, system[0], "dead", "dropped")] == names[2:]
+    assert invoke("queue", "drop", "dropped", "--all", *at).returncode == 0
+    assert row_of(invoke, system[0], "dropped")["dead"] == 0
+
+
+def test_items_move_to_another_queue(system: list[InProcessRouter], invoke: Invoke) -> None:
+    at = ("--router", system[1].url)
+    bury(invoke, system[0], "from", 0)
+    ended = invoke("queue", "move", "from", "--all", "--to", "by-hand", *at)
+    assert (ended.returncode, ended.stdout) == (0, "from of a: 1 item moved to by-hand\n")
+    assert row_of(invoke, system[0], "from")["dead"] == 0
+    eventually(lambda: (row := row_of(invoke, system[0], "by-hand"))["ready"] + row["postponed"] == 1)
+    invoke("queue", "pause", "from", *at)
+    put(system[0], "from", 1, 2)
+    assert invoke("queue", "move", "from", "--ready", "--to", "by-hand", *at).returncode == 0
+    eventually(lambda: row_of(invoke, system[0], "by-hand")["ready"] == 3)
+    for wrong in (["--to", "from", "--all"], ["--to", "x"], ["--to", "x", "--ready", "--all"], ["--to", "x", "17"]):
+        assert invoke("queue", "move", "from", *wrong, *at).returncode == 2
+
+
+def test_an_item_of_several_owners_needs_the_owner(system: list[InProcessRouter], invoke: Invoke) -> None:
+    for router in system:
+        put(router, "shared", 1, delay=1000)
+    at = ("--router", system[0].url)
+    ended = invoke("queue", "drop", "shared", "0/1", *at)
+    assert ended.returncode == 2 and "several routers have a queue 'shared' (a, b): say --owner" in ended.stderr
+    ended = invoke("queue", "drop", "shared", "0/1", "--owner", "b", *at)
+    assert (ended.returncode, ended.stdout) == (1, "shared of b: 0 items dropped\n"), "it is not dead"
+    assert invoke("queue", "drop", "shared", *at).returncode == 2
+
+
+def test_a_queue_that_drains_takes_nothing_and_ends_what_it_has(system: list[InProcessRouter], invoke: Invoke) -> None:
+    at = ("--router", system[0].url)
+    put(system[0], "drained", 1, 2)
+    ended = invoke("queue", "drain", "drained", "--wait", "0.1", *at)
+    assert (ended.returncode, ended.stdout) == (1, "drained of a: 2 items left\n")
+    with pytest.raises(PutRefused, match="draining"):
+        put(system[0], "drained", 3)
+    with Worker("drained", Billing(), router=system[1].url):
+        ended = invoke("queue", "drain", "drained", "--wait", "60", "--json", *at)
+    assert answer_of(ended)["owners"] == [{"owner": "a", "items": 0}]
+    assert invoke("queue", "resume", "drained", *at).stdout == "drained of a: resumed\n"
+    put(system[0], "drained", 3)
+
+
+def test_a_pause_lasts_over_a_restart(tmp_path: Path, invoke: Invoke) -> None:
+    with routers(1) as (lone,), QueueServer(lone, "a", tmp_path) as server:
+        put(lone, "paused", 1)
+        assert invoke("queue", "pause", "paused", "--router", lone.url).returncode == 0
+        server.kill()
+        server.wait()
+        server.restart()
+        show = ("queue", "show", "paused", "--json", "--router", lone.url)
+        eventually(lambda: invoke(*show).returncode == 0)
+        row = json.loads(invoke(*show).stdout)["owners"][0]
+        assert (row["state"], row["is_paused"], row["ready"]) == ("paused", True, 1)
