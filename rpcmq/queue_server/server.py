@@ -68,7 +68,7 @@ class QueueServer:
         self.queues = Queues(self.store, recovered, monotonic(), self.wall)
         self.queues.on_ready = self._on_ready
         self.queues.on_earlier = self._wake.set
-        self._known = sorted({lane.queue for lane in recovered.ready})
+        self._known = self.queues.names()
 
     def wall(self, now: float) -> int:
         """Milliseconds of the wall clock at ``now``."""

@@ -9,10 +9,12 @@ __all__ = ["metrics_text"]
 
 _Labels = Mapping[str, str]
 
-#: Name, kind and help of each metric of queues; the part of a queue's figures that has it, empty for all; and the
-#: label of its keys.
+#: The states of an item of a work queue.
+_ITEM_STATES = ("ready", "postponed", "running", "dead")
+#: Quantiles of the times of queues.
+_QUANTILES = {"p50": "0.5", "p90": "0.9", "p99": "0.99"}
+#: Name, kind and help of each metric of queues; the part of a queue's figures that has it; and the label of its keys.
 _QUEUE_METRICS = (
-    ("queue_items", "gauge", "Items of a work queue.", "", "state"),
     ("queue_oldest_seconds", "gauge", "Age of the oldest item of a work queue.", "oldest", "state"),
     ("queue_events_total", "counter", "What became of items, since the queue server started.", "counters", "event"),
 )
@@ -58,14 +60,42 @@ def _queue_lines(server: Mapping[str, Any]) -> Iterator[str]:
     yield from _metric("queue_server_up", "gauge", "Whether work queues are served.", [({}, is_serving)])
     ends = server["restarts"]
     yield from _metric("queue_server_restarts_total", "counter", "Ends of queue servers.", [({}, ends)])
+    queues = server["queues"]
+    yield from _metric("queue_items", "gauge", "Items of a work queue.", _by_queue(queues, "", "state", _ITEM_STATES))
     for name, kind, help, part, label in _QUEUE_METRICS:
-        samples = [
-            ({"queue": queue, label: key}, value)
-            for queue, figures in server["queues"].items()
-            for key, value in (figures.get(part, {}) if part else figures).items()
-            if isinstance(value, int | float) and not isinstance(value, bool)
-        ]
-        yield from _metric(name, kind, help, samples)
+        yield from _metric(name, kind, help, _by_queue(queues, part, label))
+    still = [({"queue": queue}, figures.get("still", 0)) for queue, figures in queues.items()]
+    yield from _metric("queue_still_seconds", "gauge", "Since items wait and none of the queue has moved.", still)
+    yield from _times(queues)
+
+
+def _by_queue(
+    queues: Mapping[str, Any], part: str, label: str, keys: Iterable[str] | None = None
+) -> Iterator[tuple[_Labels, float]]:
+    for queue, figures in queues.items():
+        found = figures.get(part, {}) if part else figures
+        for key in found if keys is None else keys:
+            value = found.get(key)
+            if isinstance(value, int | float) and not isinstance(value, bool):
+                yield {"queue": queue, label: key}, value
+
+
+def _times(queues: Mapping[str, Any]) -> Iterator[str]:
+    """How long items waited for an attempt, were worked at, and took as a whole."""
+    name = "rpcmq_queue_seconds"
+    yield f"# HELP {name} Times of items and attempts of a work queue."
+    yield f"# TYPE {name} summary"
+    for queue, figures in queues.items():
+        for phase, times in figures.get("times", {}).items():
+            labels = f'queue="{_escaped(queue)}",phase="{_escaped(phase)}"'
+            values = [times.get(key) for key in (*_QUANTILES, "sum", "count")]
+            if not all(isinstance(value, int | float) for value in values):
+                continue
+            *quantiles, total, count = values
+            for quantile, value in zip(_QUANTILES.values(), quantiles, strict=True):
+                yield f'{name}{{{labels},quantile="{quantile}"}} {value / 1e6}'
+            yield f"{name}_sum{{{labels}}} {total / 1e6}"
+            yield f"{name}_count{{{labels}}} {count}"
 
 
 def _labelled(label: str, counts: Mapping[str, int]) -> list[tuple[_Labels, float]]:

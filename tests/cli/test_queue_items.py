@@ -140,10 +140,11 @@ def test_a_queue_that_drains_takes_nothing_and_ends_what_it_has(system: list[InP
     put(system[0], "drained", 3)
 
 
-def test_a_pause_lasts_over_a_restart(tmp_path: Path, invoke: Invoke) -> None:
+def test_a_pause_and_settings_last_over_a_restart(tmp_path: Path, invoke: Invoke) -> None:
     with routers(1) as (lone,), QueueServer(lone, "a", tmp_path) as server:
         put(lone, "paused", 1)
         assert invoke("queue", "pause", "paused", "--router", lone.url).returncode == 0
+        assert invoke("queue", "set", "new", "attempts=7", "--create", "--router", lone.url).returncode == 0
         server.kill()
         server.wait()
         server.restart()
@@ -151,3 +152,5 @@ def test_a_pause_lasts_over_a_restart(tmp_path: Path, invoke: Invoke) -> None:
         eventually(lambda: invoke(*show).returncode == 0)
         row = json.loads(invoke(*show).stdout)["owners"][0]
         assert (row["state"], row["is_paused"], row["ready"]) == ("paused", True, 1)
+        row = json.loads(invoke("queue", "show", "new", "--json", "--router", lone.url).stdout)["owners"][0]
+        assert row["settings"]["attempts"] == 7

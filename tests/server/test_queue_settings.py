@@ -168,11 +168,18 @@ SUMMARY: dict[str, Any] = {
 def test_metrics_of_queues() -> None:
     figures: dict[str, Any] = {"ready": 3, "dead": 1, "is_paused": False}
     figures |= {"oldest": {"ready": 1.5}, "counters": {"put": 9, "odd": "x"}}
+    waiting = {"count": 3, "sum": 4e6, "p50": 5e5, "p90": 1e6, "p99": 2e6, "max": 2e6}
+    figures |= {"still": 61.5, "why": "no worker", "times": {"waiting": waiting, "odd": {"count": 1}}}
     server = {"state": "serving", "restarts": 2, "queues": {'bill"ing': figures, "empty": {}}}
     lines = metrics_text(STATS, SUMMARY | {"queue": server}).splitlines()
     assert 'rpcmq_queue_items{queue="bill\\"ing",state="ready"} 3' in lines
     assert 'rpcmq_queue_oldest_seconds{queue="bill\\"ing",state="ready"} 1.5' in lines
     assert 'rpcmq_queue_events_total{queue="bill\\"ing",event="put"} 9' in lines
+    assert 'rpcmq_queue_still_seconds{queue="bill\\"ing"} 61.5' in lines
+    assert 'rpcmq_queue_seconds{queue="bill\\"ing",phase="waiting",quantile="0.99"} 2.0' in lines
+    assert 'rpcmq_queue_seconds_sum{queue="bill\\"ing",phase="waiting"} 4.0' in lines
+    assert 'rpcmq_queue_seconds_count{queue="bill\\"ing",phase="waiting"} 3' in lines
+    assert not any('state="still"' in line for line in lines)
     assert "rpcmq_queue_server_up 1" in lines and "rpcmq_queue_server_restarts_total 2" in lines
     assert not any("odd" in line or "paused" in line for line in lines)
     assert "rpcmq_queue_server_up 0" in metrics_text(STATS, SUMMARY | {"queue": server | {"state": "unavailable"}})
