@@ -117,7 +117,7 @@ class Recorder:
         #: Events not yet written for want of disk space.
         self._unwritten = bytearray()
 
-    def write(self, what: What, id: str = "", /, **fields: Any) -> None:
+    def write(self, what: str, id: str = "", /, **fields: Any) -> None:
         """Write down that something happens now; if that fails, it is written together with what happens next."""
         with self._lock:
             self._unwritten += line_of(Event(monotonic(), self.process, what, id, fields))

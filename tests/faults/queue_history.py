@@ -1,0 +1,193 @@
+"""The promises of a work queue, checked on what its producers and workers have written down."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import inf
+from pathlib import Path
+
+from rpcmq.drill.history import Event, merged
+from tests.faults.queue_roles import Seen
+
+__all__ = ["Attempt", "Found", "History", "check", "read_history"]
+
+#: Faults after which a process does nothing more.
+_DEADLY = ("kill",)
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One run of a handler.
+
+    Attributes:
+        worker: the life of the process.
+        ended: when it ended, or its process was killed; inf: it has not.
+        outcome: ``ok`` or ``failed``; empty: its process was killed, or it has not ended.
+        left: seconds of its lease when it ended.
+    """
+
+    item: str
+    worker: str
+    fence: tuple[int, int]
+    owner: str
+    key: str | None
+    began: float
+    ended: float = inf
+    outcome: str = ""
+    left: float = 0.0
+
+
+@dataclass
+class History:
+    """What happened, in order.
+
+    Attributes:
+        accepted: the owner and the number of each item whose producer has a receipt.
+        unknown: items that may be in a queue.
+        effects: the number of times that each item had its effect.
+        dead: items that the queue has given up.
+        left: items that are still in a queue.
+    """
+
+    events: Sequence[Event]
+    effects: Mapping[str, int] = field(default_factory=dict)
+    dead: frozenset[str] = frozenset()
+    left: int = 0
+
+    def __post_init__(self) -> None:
+        """Sort it."""
+        self.accepted = {
+            event.id: (event.fields["owner"], event.fields["number"])
+            for event in self.events
+            if event.what == Seen.ACCEPTED
+        }
+        self.refused = {event.id for event in self.events if event.what == Seen.REFUSED}
+        self.put = {event.id for event in self.events if event.what == Seen.PUTTING}
+        self.whole = max((event.at for event in self.events if event.what == Seen.WHOLE), default=0.0)
+        self.kills = {
+            event.fields["target"]: event.at
+            for event in self.events
+            if event.what == Seen.FAULT and event.id in _DEADLY
+        }
+        self.attempts = list(_attempts(self.events, self.kills))
+
+    @property
+    def done(self) -> dict[str, float]:
+        """When each item that was done was done first."""
+        found: dict[str, float] = {}
+        for attempt in self.attempts:
+            if attempt.outcome == "ok":
+                found[attempt.item] = min(attempt.ended, found.get(attempt.item, inf))
+        return found
+
+    def shares(self) -> dict[str, int]:
+        """The number of items that each worker has done since all was whole."""
+        done = Counter(
+            each.worker.partition("#")[0] for each in self.attempts if each.outcome == "ok" and each.began >= self.whole
+        )
+        return dict(sorted(done.items()))
+
+    def seconds_to_drain(self) -> float:
+        """Seconds from when all was whole to the end of the last item."""
+        return max((at for at in self.done.values()), default=self.whole) - self.whole
+
+
+class Found(list[str]):
+    """What does not hold, in words."""
+
+
+def read_history(folder: Path, effects: Iterable[str] = (), dead: Iterable[str] = (), left: int = 0) -> History:
+    """The history of all processes in ``folder``."""
+    return History(list(merged(sorted(folder.glob("*.history")))), Counter(effects), frozenset(dead), left)
+
+
+def check(history: History) -> Found:
+    """Everything in ``history`` that a queue must not do."""
+    found = Found()
+    done = history.done
+    for item in history.accepted.keys() - done.keys() - history.dead:
+        found.append(f"lost: {item} was accepted, and is neither done nor dead")
+    for item in history.refused & done.keys() - history.accepted.keys():
+        found.append(f"refused: {item} was refused, and was worked at")
+    for item in {each.item for each in history.attempts} - history.put:
+        found.append(f"from nowhere: {item} was worked at, and nobody has put it")
+    if history.left:
+        found.append(f"not drained: {history.left} items are left")
+    for item, count in history.effects.items():
+        if count > 1:
+            found.append(f"effects: {item} had its effect {count} times")
+    for item in done.keys() - history.effects.keys():
+        found.append(f"effects: {item} is done without its effect")
+    found += _never_ended(history)
+    found += _overlapping(history)
+    return found
+
+
+def _attempts(events: Sequence[Event], kills: Mapping[str, float]) -> Iterable[Attempt]:
+    ends = {
+        (event.process, event.id, tuple(event.fields["fence"])): event for event in events if event.what == Seen.END
+    }
+    for event in events:
+        if event.what != Seen.BEGIN:
+            continue
+        fence = tuple(event.fields["fence"])
+        end = ends.get((event.process, event.id, fence))
+        about = (event.id, event.process, fence, event.fields["owner"], event.fields["key"], event.at)
+        if end is None:
+            yield Attempt(*about, kills.get(event.process, inf))
+        else:
+            yield Attempt(*about, end.at, end.fields["outcome"], end.fields["left"])
+
+
+def _never_ended(history: History) -> Iterable[str]:
+    for each in history.attempts:
+        if each.ended == inf:
+            yield f"never ended: {each.item} at {each.worker}, which was not killed"
+
+
+def _overlapping(history: History) -> Iterable[str]:
+    """Two attempts of one item, or of one series, at the same time, though the first one had its lease."""
+    groups: dict[tuple[str, ...], list[Attempt]] = defaultdict(list)
+    for each in history.attempts:
+        groups["item", each.item].append(each)
+        if each.key is not None:
+            groups["series", each.owner, each.key].append(each)
+    hurt = _hurt(history.events)
+    for name, attempts in groups.items():
+        attempts.sort(key=lambda each: each.began)
+        for at, one in enumerate(attempts):
+            for other in attempts[at + 1 :]:
+                if other.began >= one.ended:
+                    break
+                stale, valid = sorted((one, other), key=lambda each: each.fence)
+                if not _had_lost_its_lease(stale, valid.began, hurt):
+                    yield (
+                        f"at the same time: {' '.join(name)}: {stale.item} at {stale.worker} under {stale.fence}, "
+                        f"{stale.began:.3f} to {stale.ended:.3f}, with {stale.left:g} s of its lease left, and "
+                        f"{valid.item} at {valid.worker} under {valid.fence} from {valid.began:.3f}"
+                    )
+
+
+def _had_lost_its_lease(one: Attempt, other_began: float, hurt: Mapping[str, list[tuple[float, float]]]) -> bool:
+    if one.outcome:
+        return one.left <= 0
+    # It was killed before it could say so: it must have been silent for some time.
+    return any(begin < other_began and end > one.began for begin, end in hurt.get(one.worker, ()))
+
+
+def _hurt(events: Sequence[Event]) -> dict[str, list[tuple[float, float]]]:
+    """The times in which each process was stopped, or was cut off, or had no router."""
+    found: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    open_: dict[tuple[str, str], float] = {}
+    for event in events:
+        if event.what == Seen.FAULT:
+            open_[event.id, event.fields["target"]] = event.at
+        elif event.what == Seen.HEALED:
+            begin = open_.pop((event.id, event.fields["target"]), None)
+            if begin is not None:
+                found[event.fields["target"]].append((begin, event.at))
+    for (_, target), begin in open_.items():
+        found[target].append((begin, inf))
+    return found

@@ -1,0 +1,93 @@
+"""Work queues across routers, with real processes: put anywhere, work anywhere, and whatever may die meanwhile."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import gevent
+import pytest
+
+from tests.faults.queue_world import QueueWorld
+
+pytestmark = [pytest.mark.integration, pytest.mark.fault]
+
+
+def test_items_of_one_router_are_worked_at_by_equal_workers_of_all_routers(tmp_path: Path) -> None:
+    with QueueWorld(tmp_path, 3) as world:
+        world.add_producers("a", count=1500)
+        world.wait_put()
+        world.add_workers("a", "b", "c", seconds=0.04)
+        world.whole()
+        world.wait_done()
+        history = world.finish()
+        assert {owner for owner, _ in history.accepted.values()} == {"a"}
+        assert len(history.accepted) == 1500
+        assert all(400 <= share <= 600 for share in history.shares().values()), history.shares()
+
+
+def rush(world: QueueWorld, count: int, *, workers: int = 3, producers: int = 2) -> None:
+    """Start workers that may go to any router, and producers that stay where they are.
+
+    With a file for each owner, what one of them puts with an id of its own, and again in its next life, must go there.
+    """
+    world.add_workers(*[""] * workers, failing=0.02)
+    world.add_producers(*"abc"[:producers], count=count // producers, keys=5, rate=400.0)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("whom", ["server", "store", "worker", "producer", "router", "router and server"])
+def test_nothing_is_lost_where_one_is_killed(tmp_path: Path, whom: str) -> None:
+    with QueueWorld(tmp_path, 3) as world:
+        rush(world, 600)
+        gevent.sleep(0.5)
+        names = {"server": "queue-a", "worker": "w0", "producer": "p0"}
+        router = world.mesh["a"]
+        if whom == "store":
+            world.kill_store_of(world.places["queue-a"])
+        elif whom in names:
+            world.kill(world.places[names[whom]])
+        else:
+            if "server" in whom:
+                world.kill(world.places["queue-a"])
+            router.kill()
+        gevent.sleep(0.5)
+        world.start_everything()
+        world.wait_put()
+        world.whole()
+        world.wait_done()
+        history = world.finish()
+        assert len(history.accepted) >= 500
+
+
+@pytest.mark.long
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("whom", ["server", "store", "worker", "router"])
+def test_nothing_is_lost_where_one_is_stopped_for_longer_than_its_lease(tmp_path: Path, whom: str) -> None:
+    with QueueWorld(tmp_path, 3) as world:
+        rush(world, 600)
+        gevent.sleep(0.5)
+        server, worker = world.places["queue-a"], world.places["w0"]
+        target, pid = {
+            "server": (server.life, server.running.pid),
+            "store": ("store", world.store_of(server)),
+            "worker": (worker.life, worker.running.pid),
+            "router": ("a", world.mesh["a"].pid),
+        }[whom]
+        world.stop_for(target, [pid], 6.0)
+        world.wait_put()
+        world.whole()
+        world.wait_done()
+        world.finish()
+
+
+def test_nothing_is_lost_where_everything_is_killed_at_once(tmp_path: Path) -> None:
+    with QueueWorld(tmp_path, 3) as world:
+        rush(world, 600)
+        gevent.sleep(0.7)
+        world.kill_everything()
+        world.start_everything()
+        world.wait_put()
+        world.whole()
+        world.wait_done()
+        world.finish()
