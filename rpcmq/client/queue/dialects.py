@@ -33,14 +33,14 @@ class Dialect:
 
     marker = "?"
     table = (
-        "CREATE TABLE IF NOT EXISTS rpcmq_marks (owner VARCHAR(255) NOT NULL, queue VARCHAR(255) NOT NULL,"
-        " item VARCHAR(255) NOT NULL, at BIGINT NOT NULL, PRIMARY KEY (owner, queue, item))"
+        "CREATE TABLE IF NOT EXISTS rpcmq_marks (queue VARCHAR(255) NOT NULL,"
+        " item VARCHAR(255) NOT NULL, at BIGINT NOT NULL, PRIMARY KEY (queue, item))"
     )
     index = "CREATE INDEX IF NOT EXISTS rpcmq_marks_at ON rpcmq_marks (at)"
-    insert = "INSERT INTO rpcmq_marks (owner, queue, item, at) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING"
+    insert = "INSERT INTO rpcmq_marks (queue, item, at) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
     forget = (
-        "DELETE FROM rpcmq_marks WHERE (owner, queue, item) IN"
-        " (SELECT owner, queue, item FROM rpcmq_marks WHERE at < ? ORDER BY at LIMIT 1000)"
+        "DELETE FROM rpcmq_marks WHERE (queue, item) IN"
+        " (SELECT queue, item FROM rpcmq_marks WHERE at < ? ORDER BY at LIMIT 1000)"
     )
 
     def is_open(self, connection: Any) -> bool:
@@ -85,8 +85,8 @@ class _Sqlite(Dialect):
     """The module ``sqlite3`` of the standard library."""
 
     table = (
-        "CREATE TABLE IF NOT EXISTS rpcmq_marks (owner TEXT NOT NULL, queue TEXT NOT NULL, item TEXT NOT NULL,"
-        " at INTEGER NOT NULL, PRIMARY KEY (owner, queue, item)) WITHOUT ROWID"
+        "CREATE TABLE IF NOT EXISTS rpcmq_marks (queue TEXT NOT NULL, item TEXT NOT NULL,"
+        " at INTEGER NOT NULL, PRIMARY KEY (queue, item)) WITHOUT ROWID"
     )
 
     def is_open(self, connection: Any) -> bool:
@@ -137,8 +137,8 @@ class _Postgres(Dialect):
 
     marker = "%s"
     table = (
-        "CREATE TABLE IF NOT EXISTS rpcmq_marks (owner TEXT NOT NULL, queue TEXT NOT NULL, item TEXT NOT NULL,"
-        " at BIGINT NOT NULL, PRIMARY KEY (owner, queue, item))"
+        "CREATE TABLE IF NOT EXISTS rpcmq_marks (queue TEXT NOT NULL, item TEXT NOT NULL,"
+        " at BIGINT NOT NULL, PRIMARY KEY (queue, item))"
     )
 
     def is_open(self, connection: Any) -> bool:

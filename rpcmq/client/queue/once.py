@@ -126,7 +126,7 @@ def forget_marks(connection: Any, older_than: float = 30 * _DAY, *, dialect: Dia
 def _mark(database: Dialect, connection: Any, item: Item) -> bool:
     """Add the mark; return whether it was not there."""
     try:
-        added = database.execute(connection, database.insert, (item.owner, item.queue, item.id, _now()))
+        added = database.execute(connection, database.insert, (item.queue, item.id, _now()))
     except Exception as error:
         text = str(error)
         if "rpcmq_marks" in text and ("no such table" in text or "does not exist" in text):

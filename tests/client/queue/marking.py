@@ -18,9 +18,9 @@ from tests.client.queue.conftest import connecting
 __all__ = ["item", "work"]
 
 
-def item(id: str = "invoice-17", remaining: float = 30.0) -> Item:
+def item(id: str = "invoice-17", remaining: float = 30.0, owner: str = "a") -> Item:
     """An item that was given to a worker, whose lease ends in so many seconds."""
-    order = WorkOrder("billing", "a", id, 1, (1, 1), 0.0, 30.0, "charge", 1, b"", False, False)
+    order = WorkOrder("billing", owner, id, 1, (1, 1), 0.0, 30.0, "charge", 1, b"", False, False)
     return Item(order, lambda: remaining)
 
 

@@ -169,12 +169,18 @@ def test_the_table_may_be_made_in_a_migration_of_its_user(connect: Connect) -> N
         work(connection, item())
 
 
+def test_an_id_that_was_put_at_two_owners_has_its_effect_once(connection: Any) -> None:
+    """A producer that was killed may find another router the next time, whose files know nothing of the first put."""
+    assert work(connection, item()) is True
+    assert work(connection, item(owner="b")) is False
+
+
 def test_old_marks_are_forgotten(connection: Any, connect: Connect) -> None:
     for number in range(5):
         work(connection, item(f"old-{number}"))
     run(connection, OLD)
-    many = ", ".join(f"('a', 'billing', 'old-{number}', 1)" for number in range(5, 2500))
-    run(connection, f"INSERT INTO rpcmq_marks (owner, queue, item, at) VALUES {many}")
+    many = ", ".join(f"('billing', 'old-{number}', 1)" for number in range(5, 2500))
+    run(connection, f"INSERT INTO rpcmq_marks (queue, item, at) VALUES {many}")
     work(connection, item("new"))
     assert rpcmq.forget_marks(connection) == 2495
     assert rpcmq.forget_marks(connection, 3 * 86400) == 5
