@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from json import loads
 from pathlib import Path
 from time import monotonic
@@ -17,11 +17,10 @@ import gevent
 
 from rpcmq.client import Client
 from rpcmq.client.queue.messages import Message
-from rpcmq.client.queue.protocol import LOOK, at_operators
+from rpcmq.client.queue.protocol import CHANGE, LOOK, at_operators
 from rpcmq.core.queue.envelope import Envelope
-from rpcmq.core.queue.policy import Policy
 from rpcmq.drill.history import Recorder
-from rpcmq.store.contract import Note, Position, Store, Stored
+from rpcmq.store.contract import Position, Store, Stored
 from rpcmq.store.process import open_store
 from rpcmq.testing import eventually
 from rpcmq.testing.processes import Program, RouterProcess
@@ -29,13 +28,16 @@ from rpcmq.testing.router_mesh import RouterMesh
 from tests.faults.queue_history import History, check, read_history
 from tests.faults.queue_roles import QUEUE, Options, Seen, open_effects
 
-__all__ = ["QUICK", "Place", "QueueWorld"]
+__all__ = ["LASTING", "QUICK", "Place", "QueueWorld"]
 
 #: Settings of routers that notice soon what is gone.
 QUICK: dict[str, Any] = {
     "link_heartbeat_seconds": 0.25, "link_unresponsive_seconds": 1.5, "link_lost_seconds": 3,
     "link_resume_seconds": 2, "router_recovery_seconds": 0.5, "mesh_silence_seconds": 1.0, "mesh_lost_seconds": 2.5,
+    "queue_orphan_seconds": 10,
 }  # fmt: skip
+#: Settings of a queue whose items are tried for ever, and soon.
+LASTING: Mapping[str, Any] = {"lease": 2.0, "losses": 1000, "attempts": 1000, "backoff": 0.1}
 #: Seconds in which all that was put must be worked at once everything is whole.
 DRAINED = 30.0
 _PATIENCE = 60.0
@@ -43,17 +45,21 @@ _PATIENCE = 60.0
 
 @dataclass
 class Place:
-    """A producer, a worker or a queue server, in one life after the other."""
+    """A producer or a worker, in one life after the other."""
 
-    name: str
-    command: list[str]
-    options: Options | None = None
+    role: str
+    options: Options
     lives: int = 0
     program: Program | None = None
 
     @property
+    def name(self) -> str:
+        """Its name in the history."""
+        return self.options.place
+
+    @property
     def life(self) -> str:
-        """The name of its present life in the history."""
+        """The name of its present life."""
         return f"{self.name}#{self.lives}"
 
     @property
@@ -63,6 +69,23 @@ class Place:
         return self.program
 
 
+class _QueueMesh(RouterMesh):
+    """Routers with queue servers.
+
+    Args:
+        folder: for their directories.
+        database: url of a PostgreSQL server; empty: each has a file.
+    """
+
+    def __init__(self, folder: Path, database: str, count: int, **config: Any) -> None:
+        self._folder, self._database = folder, database
+        super().__init__(count, **config)
+
+    def _start(self, number: int, **more: Any) -> RouterProcess:
+        directory = str(self._folder / f"queues-{chr(ord('a') + number)}")
+        return super()._start(number, queue_dir=directory, queue_store=self._database, **more)
+
+
 class QueueWorld:
     """Routers in a mesh, each with its queue server.
 
@@ -70,45 +93,38 @@ class QueueWorld:
         folder: for histories and stores.
         routers: their number.
         database: url of a PostgreSQL server; empty: each owner has a file.
-        policy: of the queue.
+        settings: of the queue.
         config: of the routers.
     """
 
     def __init__(
-        self, folder: Path, routers: int = 3, database: str = "", policy: Policy | None = None, **config: Any
+        self, folder: Path, routers: int = 3, database: str = "", settings: Mapping[str, Any] = LASTING, **config: Any
     ) -> None:
         self.folder, self._database = folder, database
         self.recorder = Recorder(folder / "world.history", "world")
         self._effects = open_effects(folder)
         self._running = ExitStack()
         with self._running:
-            self.mesh = self._running.enter_context(RouterMesh(routers, **QUICK | config))
+            self.mesh = self._running.enter_context(_QueueMesh(folder, database, routers, **QUICK | config))
+            self._running.callback(self._end_servers)
             self.places: dict[str, Place] = {}
             self.owners = [router.name.removeprefix("router ") for router in self.mesh]
-            # As a person would have declared it before.
+            self._client = self._running.enter_context(Client(self.mesh.urls, shell="gevent"))
             for owner in self.owners:
-                self._declare(owner, policy or Policy(lease=2.0, losses=1000, attempts=1000, backoff=0.1))
-            for router, owner in zip(self.mesh, self.owners, strict=True):
-                self._add_server(owner, router)
+                arguments = {"queue": QUEUE, "settings": dict(settings), "create": True}
+                answer = self.operate(CHANGE, owner, "set", **arguments)
+                assert answer is not None and answer.get("settings"), answer
             self._running = self._running.pop_all()
 
-    def _store(self, owner: str) -> str:
-        return self._database or str(self.folder / f"store-{owner}")
+    def operate(self, topic: str, owner: str, method: str, **arguments: Any) -> Any:
+        """Do what an operator may."""
+        message = {"method": method, "args": arguments}
+        return self._client.call(None, at_operators(topic, owner), message, timeout=_PATIENCE)
 
     def _open(self, owner: str) -> Store:
-        return open_store(self._store(owner), owner)
-
-    def _declare(self, owner: str, policy: Policy) -> None:
-        store = self._open(owner)
-        store.apply([Note(f"policy {QUEUE}", policy.to_bytes()), Note("clean", b"1")])
-        store.close()  # type: ignore[attr-defined]
+        return open_store(self._database or str(self.folder / f"queues-{owner}"), owner)
 
     # --- processes ---------------------------------------------------------------------------
-
-    def _add_server(self, owner: str, router: RouterProcess) -> None:
-        command = [sys.executable, "-m", "rpcmq.queue_server", "--router", router.url, "--owner", owner]
-        place = Place(f"queue-{owner}", [*command, "--store", self._store(owner), "--drain-seconds", "5"])
-        self._begin(place, "are served")
 
     def add_workers(self, *routers: str, **options: Any) -> list[Place]:
         """Start a worker at each of ``routers``, which are names; one at ``""`` goes on at another one."""
@@ -123,34 +139,38 @@ class QueueWorld:
         for router in routers:
             number = sum(name.startswith(letter) for name in self.places)
             name = f"{letter}{number}"
-            place = Place(name, [], Options(name, name, str(self.folder), self._urls(router), **options))
-            place.command = [sys.executable, "-m", "tests.faults.queue_roles", role]
-            self.places[name] = place
+            urls = [self.mesh[router].url] if router else self.mesh.urls
+            self.places[name] = place = Place(role, Options(name, name, str(self.folder), urls, **options))
             starting.append(place)
-        gevent.joinall([gevent.spawn(self._begin, place, "^ready$") for place in starting], raise_error=True)
+        gevent.joinall([gevent.spawn(self.start, place) for place in starting], raise_error=True)
         return starting
 
-    def _urls(self, router: str) -> list[str]:
-        return [self.mesh[router].url] if router else self.mesh.urls
-
-    def _begin(self, place: Place, ready: str) -> None:
-        self.places[place.name] = place
-        place.lives += 1
-        command = place.command
-        if place.options is not None:
-            fields = vars(place.options) | {"name": place.life}
-            command = [*command, Options(**fields).to_json()]
-        place.program = self._running.enter_context(Program(command, name=place.life))
-        place.program.expect(ready, _PATIENCE)
-
     def start(self, place: Place) -> None:
-        """Start a place whose process has ended, and wait until it is ready."""
-        self._begin(place, "are served" if place.options is None else "^ready$")
+        """Start a place, and wait until it is ready."""
+        place.lives += 1
+        options = replace(place.options, name=place.life)
+        command = [sys.executable, "-m", "tests.faults.queue_roles", place.role, options.to_json()]
+        place.program = self._running.enter_context(Program(command, name=place.life))
+        place.program.expect("^ready$", _PATIENCE)
+
+    def server(self, owner: str) -> int:
+        """The process id of the queue server of ``owner``."""
+        return int(eventually(lambda: self._server(owner), _PATIENCE, f"{owner} has a queue server"))
+
+    def _server(self, owner: str) -> int:
+        try:
+            return self.mesh[owner].view("queues")["pid"] or 0
+        except OSError:
+            return 0  # the router does not run
+
+    def store(self, owner: str) -> int:
+        """The process id of the store of the queue server of ``owner``."""
+        return int(eventually(lambda: next(_stores(self.server(owner)), 0), _PATIENCE, f"{owner} has a store"))
 
     # --- faults ------------------------------------------------------------------------------
 
     def kill(self, place: Place) -> None:
-        """SIGKILL. Its children end by themselves."""
+        """SIGKILL."""
         self.recorder.write(Seen.FAULT, "kill", target=place.life)
         place.running.kill()
 
@@ -164,27 +184,22 @@ class QueueWorld:
             os.kill(pid, signal.SIGCONT)
         self.recorder.write(Seen.HEALED, "stop", target=target)
 
-    def store_of(self, place: Place) -> int:
-        """The process id of the store of a queue server."""
-        return eventually(lambda: next(_children(place.running.pid), 0))
-
-    def kill_store_of(self, place: Place) -> None:
-        """SIGKILL the process with the store of a queue server."""
-        os.kill(self.store_of(place), signal.SIGKILL)
-
     def kill_everything(self) -> None:
         """SIGKILL all processes, as far as possible at once."""
+        servers = [pid for pid in map(self._server, self.owners) if pid]
+        servers += [store for pid in servers for store in _stores(pid)]
         for place in self.places.values():
             if place.running.exit_code is None:
                 self.recorder.write(Seen.FAULT, "kill", target=place.life)
-        programs = [place.running for place in self.places.values()] + self.mesh.routers
+        programs = [*self.mesh.routers, *(place.running for place in self.places.values())]
         for program in programs:
             program.signal(signal.SIGKILL)
+        _kill(servers)
         for program in programs:
             program.wait()
 
     def start_everything(self) -> None:
-        """Start whatever does not run, producers that have put all excepted."""
+        """Start whatever does not run, but for producers that have put all."""
         routers = [router for router in self.mesh if router.exit_code is not None]
         gevent.joinall([gevent.spawn(router.restart) for router in routers], raise_error=True)
         gone = [each for each in self.places.values() if each.running.exit_code not in (None, 0)]
@@ -195,11 +210,6 @@ class QueueWorld:
         self.recorder.write(Seen.WHOLE)
 
     # --- the end -----------------------------------------------------------------------------
-
-    @property
-    def servers(self) -> list[Place]:
-        """The queue servers."""
-        return [place for name, place in self.places.items() if name.startswith("queue-")]
 
     def wait_put(self, seconds: float = 300.0) -> None:
         """Wait until all producers have put all."""
@@ -214,32 +224,41 @@ class QueueWorld:
 
     def wait_done(self, seconds: float = DRAINED) -> None:
         """Wait until no queue has an item that waits or runs."""
-        with Client(self.mesh.urls, shell="gevent") as client:
-            deadline = monotonic() + seconds
-            while left := {owner: row for owner in self.owners if any((row := _rows(client, owner)).values())}:
-                if monotonic() > deadline: print([client.call(None, at_operators(LOOK, owner), {"method": "queues", "args": {}}, timeout=10.0) for owner in self.owners]); [print(p.name, p.running.said()) for p in self.places.values()]; [print(r.name, r.said()) for r in self.mesh]; print(subprocess.run(["py-spy","--version"]) if 0 else "")
-                assert monotonic() < deadline, f"after {seconds:g} s there are still {left}"
-                gevent.sleep(0.1)
+        deadline = monotonic() + seconds
+        while left := {owner: rows for owner in self.owners if any((rows := self._left(owner)).values())}:
+            assert monotonic() < deadline, f"after {seconds:g} s there are still {left}"
+            gevent.sleep(0.1)
+
+    def _left(self, owner: str) -> dict[str, int]:
+        """The numbers of items of ``owner`` that wait or run."""
+        answer = self.operate(LOOK, owner, "queues")
+        return {state: sum(row[state] for row in answer["queues"]) for state in ("ready", "postponed", "running")}
 
     def finish(self) -> History:
         """End all, look into the stores, and check what was promised."""
-        others = [place for place in self.places.values() if not place.name.startswith("queue-")]
-        for group in (others, self.servers):
-            for place in group:
-                place.running.signal(signal.SIGTERM)
-            for place in group:
-                place.running.wait()
+        for group in ([place.running for place in self.places.values()], self.mesh.routers):
+            for program in group:
+                program.signal(signal.SIGTERM)
+            for program in group:
+                program.wait()
         left, dead = 0, []
         for owner in self.owners:
             store = self._open(owner)
             recovered = store.recovered
             left += sum(recovered.ready.values()) + sum(recovered.postponed.values())
             dead += list(_dead(store))
-            store.close()  # type: ignore[attr-defined]
+            store.close()
         history = self.history(dead=dead, left=left)
         found = check(history)
         assert not found, f"{len(found)} promises broken:\n" + "\n".join(found[:20])
         return history
+
+    def _end_servers(self) -> None:
+        """Kill the queue servers, which would outlive their routers."""
+        servers = [pid for pid in map(self._server, self.owners) if pid]
+        for router in self.mesh:
+            router.kill()
+        _kill(servers)
 
     def __enter__(self) -> Self:
         return self
@@ -250,19 +269,26 @@ class QueueWorld:
         self._effects.close()
 
 
-def _rows(client: Client, owner: str) -> dict[str, int]:
-    """The numbers of items of ``owner`` that wait or run."""
-    answer = client.call(None, at_operators(LOOK, owner), {"method": "queues", "args": {}}, timeout=10.0)
-    states = ("ready", "postponed", "running")
-    return {state: sum(row[state] for row in answer["queues"]) for state in states}
-
-
-def _children(pid: int) -> Iterator[int]:
+def _stores(server: int) -> Iterator[int]:
+    """The process ids of the stores of a queue server."""
     try:
-        text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
+        children = Path(f"/proc/{server}/task/{server}/children").read_text().split()
     except OSError:
         return  # it has ended
-    yield from map(int, text.split())
+    for child in children:
+        try:
+            if b"rpcmq.store.process" in Path(f"/proc/{child}/cmdline").read_bytes():
+                yield int(child)
+        except OSError:
+            pass  # it has just ended
+
+
+def _kill(pids: Iterable[int]) -> None:
+    for pid in pids:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass  # it has ended
 
 
 def _dead(store: Store) -> Iterator[str]:

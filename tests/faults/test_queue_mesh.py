@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 
 import gevent
@@ -36,21 +38,21 @@ def rush(world: QueueWorld, count: int, *, workers: int = 3, producers: int = 2)
 
 @pytest.mark.long
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("whom", ["server", "store", "worker", "producer", "router", "router and server"])
+@pytest.mark.parametrize("whom", ["server", "store", "w0", "p0", "router", "router and server"])
 def test_nothing_is_lost_where_one_is_killed(tmp_path: Path, whom: str) -> None:
     with QueueWorld(tmp_path, 3) as world:
         rush(world, 600)
         gevent.sleep(0.5)
-        names = {"server": "queue-a", "worker": "w0", "producer": "p0"}
         router = world.mesh["a"]
-        if whom == "store":
-            world.kill_store_of(world.places["queue-a"])
-        elif whom in names:
-            world.kill(world.places[names[whom]])
+        if whom in world.places:
+            world.kill(world.places[whom])
+        elif whom == "store":
+            os.kill(world.store("a"), signal.SIGKILL)
         else:
             if "server" in whom:
-                world.kill(world.places["queue-a"])
-            router.kill()
+                os.kill(world.server("a"), signal.SIGKILL)
+            if "router" in whom:
+                router.kill()
         gevent.sleep(0.5)
         world.start_everything()
         world.wait_put()
@@ -67,11 +69,10 @@ def test_nothing_is_lost_where_one_is_stopped_for_longer_than_its_lease(tmp_path
     with QueueWorld(tmp_path, 3) as world:
         rush(world, 600)
         gevent.sleep(0.5)
-        server, worker = world.places["queue-a"], world.places["w0"]
         target, pid = {
-            "server": (server.life, server.running.pid),
-            "store": ("store", world.store_of(server)),
-            "worker": (worker.life, worker.running.pid),
+            "server": ("queue a", world.server("a")),
+            "store": ("store", world.store("a")),
+            "worker": ("w0#1", world.places["w0"].running.pid),
             "router": ("a", world.mesh["a"].pid),
         }[whom]
         world.stop_for(target, [pid], 6.0)
