@@ -9,6 +9,7 @@ from typing import Any
 from rpcmq.client.later import Later
 from rpcmq.client.queue.messages import Message
 from rpcmq.client.queue.protocol import PutAnswer, Record, check_queue
+from rpcmq.client.queue.records import unpack_records
 from rpcmq.core.queue.queues import NewItem, Queues
 from rpcmq.store.contract import Maker, Verdict
 
@@ -46,12 +47,12 @@ class OneQueue:
         self._queues = queues
         self._wall = wall
 
-    def put(self, ctx: Any, producer: int, records: list[tuple[Any, ...]]) -> Later[tuple[Any, ...]] | tuple[Any, ...]:
+    def put(self, ctx: Any, producer: int, records: bytes) -> Later[tuple[Any, ...]] | tuple[Any, ...]:
         """Put items, all or none; the answer comes once they are on disk."""
         now = monotonic()
         wall = self._wall(now)
         try:
-            items = [_new_item(producer, Record(*record), wall) for record in records]
+            items = [_new_item(producer, record, wall) for record in unpack_records(records)]
         except (TypeError, ValueError, OverflowError, AttributeError) as error:
             return tuple(PutAnswer(f"an item is malformed: {error}", [], []))
         later: Later[tuple[Any, ...]] = Later()

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from rpcmq.client.arguments import check_seconds, request_body
 from rpcmq.client.queue.protocol import PRIORITIES, PutAnswer, Record, all_queues, at_owner, check_queue
+from rpcmq.client.queue.records import pack_records
 from rpcmq.errors import AccessDenied, CallError, NoConsumer, Overloaded, PutRefused, PutUnknown, UsageError
 from rpcmq.payload import Codec
 from rpcmq.payload.bounded_text import short_repr
@@ -150,7 +151,7 @@ class Producer:
 
     def offer(self, owner: str, queue: str, records: Sequence[Record], seconds: float) -> PutAnswer:
         """Offer ``records`` to ``owner`` once."""
-        args = {"producer": self._number, "records": [tuple(record) for record in records]}
+        args = {"producer": self._number, "records": pack_records(records)}
         message = {"method": "put", "args": args}
         return PutAnswer(*self._call(at_owner(queue, owner), message, seconds, mandatory=True))
 

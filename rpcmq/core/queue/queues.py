@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 from rpcmq.core.queue.envelope import Envelope
 from rpcmq.core.queue.incoming import IncomingItems
@@ -26,8 +26,7 @@ _CLEAN = "clean"
 _NO_MAKER = Maker(0, 0)
 
 
-@dataclass(frozen=True)
-class NewItem:
+class NewItem(NamedTuple):
     """An item that is to be put. Times are milliseconds of the wall clock.
 
     Attributes:
