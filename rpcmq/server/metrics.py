@@ -81,7 +81,7 @@ def _by_queue(
 
 
 def _times(queues: Mapping[str, Any]) -> Iterator[str]:
-    """How long items waited for an attempt, were worked at, and took as a whole."""
+    """The lines about the times of items: waiting for an attempt, worked at, and as a whole."""
     name = "rpcmq_queue_seconds"
     yield f"# HELP {name} Times of items and attempts of a work queue."
     yield f"# TYPE {name} summary"
