@@ -30,7 +30,7 @@ def item_row(view: ItemView, wall: int, has_story: bool = False, has_message: bo
         "due_in": _seconds(view.since - wall) if view.state == "postponed" else None,
         "expires_in": _seconds(view.expires - wall) if view.expires else None,
         "key": view.series.decode(errors="replace"),
-        "attempts": view.story.attempts,
+        "attempts": view.story.attempts + sum(each.outcome == "rejected" for each in view.story.endings),
         "reason": _reason(view),
     }
     if not view.damage:

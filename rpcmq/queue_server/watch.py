@@ -21,6 +21,8 @@ log = logging.getLogger("rpcmq.queue")
 ALARM = 60.0
 #: Seconds without movement from which on somebody may ask what the items wait for.
 _STILL = 1.0
+#: The ends of attempts after which an item may be dead.
+_ENDS = ("failed", "lost", "rejected", "expired", "damaged")
 #: Seconds in which a worker that is free answers, and for which an answer is believed.
 _PING, _BELIEVED = 0.5, 1.0
 
@@ -43,6 +45,7 @@ class Watch:
         self._client = client
         self._since: float | None = None
         self._logged = float("-inf")
+        self._counted = queue.counters.copy()
         self._workers, self._asked = "", float("-inf")
 
     @property
@@ -59,8 +62,12 @@ class Watch:
         return 0.0 if self._since is None else max(0.0, now - self._since)
 
     def observe(self, now: float) -> dict[str, Any]:
-        """Its :meth:`row`; where it stands still that is logged, once a minute. To be called each second or so."""
+        """Its :meth:`row`. Items that have died since the last time are logged; once a minute, that it stands still.
+
+        To be called each second or so.
+        """
         row = self.row(now)
+        self._log_dead()
         if row["still"] >= ALARM and now - self._logged >= ALARM:
             self._logged = now
             name, items, why = self._queue.name, row["ready"], row["why"]
@@ -68,6 +75,17 @@ class Watch:
             fields = {"queue": name, "items": items, "seconds": round(row["still"]), "why": why}
             log_event(log, logging.WARNING, "queue stands still", text, **fields)
         return row
+
+    def _log_dead(self) -> None:
+        """Log how many items have died since the last time, not each of them: they may be many."""
+        counters = self._queue.counters
+        ends = {name: counters[name] - self._counted[name] for name in _ENDS}
+        dead, self._counted = counters["dead"] - self._counted["dead"], counters.copy()
+        if dead:
+            name = self._queue.name
+            of = ", ".join(f"{count} {end}" for end, count in ends.items() if count)
+            text = f"queue {name!r}: {dead} item(s) died (attempts: {of}): rpcmq queue dead {name}"
+            log_event(log, logging.WARNING, "items dead", text, queue=name, items=dead, **ends)
 
     def why(self, now: float) -> str:
         """Say what the items that could be worked at wait for; empty: nothing. May ask whether there are workers."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,6 +20,7 @@ class Queue:
 
     def __init__(self, ready: int = 0, unbegun: int = 0) -> None:
         self.name, self.ready, self.running = "billing", ready, unbegun
+        self.counters: Counter[str] = Counter()
         self.is_paused, self.is_draining, self.doubt = False, False, 0.0
         self.policy = SimpleNamespace(concurrency=0)
         self.dispatcher = SimpleNamespace(unbegun=unbegun, refusal="", progress=Progress(0.0))
@@ -54,6 +56,18 @@ def test_a_queue_without_workers_is_told_of_once_a_minute(caplog: pytest.LogCapt
             assert row["state"] == ("works" if second < 2 else "waits" if second <= ALARM else "stands still")
     text = "queue 'billing' stands still: 12 item(s) wait, none has moved for 60 s: no worker on queue billing"
     assert alarms(caplog) == [text, text.replace("60 s", "120 s")]
+
+
+def test_items_that_have_died_are_told_of_together(caplog: pytest.LogCaptureFixture) -> None:
+    queue = Queue()
+    with caplog.at_level(logging.WARNING, "rpcmq.queue"):
+        queue.counters.update(dead=2, rejected=1, failed=7, done=100)
+        queue.watch.observe(1.0)
+        queue.watch.observe(2.0)
+        queue.counters.update(failed=1)
+        queue.watch.observe(3.0)
+    text = "queue 'billing': 2 item(s) died (attempts: 7 failed, 1 rejected): rpcmq queue dead billing"
+    assert [record.getMessage() for record in caplog.records] == [text]
 
 
 def test_items_that_move_are_not_still() -> None:
