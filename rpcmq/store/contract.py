@@ -88,6 +88,8 @@ class Done(NamedTuple):
 
     lane: Lane
     number: int
+    #: Bytes of its body, as it was read: they are not read again to be counted.
+    size: int = 0
 
 
 class Postpone(NamedTuple):
@@ -248,6 +250,7 @@ class Recovered:
         ready: the number of items that are ready, of each lane that was ever used.
         postponed: the number of those that are postponed.
         dead: the number of dead items of each queue.
+        sizes: the bytes of the bodies of each queue, the dead ones included.
         notes: what was noted.
         has_incoming: there may be incoming items, now or later.
     """
@@ -256,6 +259,7 @@ class Recovered:
     ready: dict[Lane, int]
     postponed: dict[Lane, int]
     dead: dict[str, int]
+    sizes: dict[str, int]
     notes: dict[str, bytes]
     has_incoming: bool = False
 

@@ -52,13 +52,13 @@ __all__ = [
 
 _HEAD = Struct(">IQc")
 _INT, _LENGTH, _VERDICT = Struct(">q"), Struct(">I"), Struct(">qB")
-_THREE, _TWO_AND_LENGTH = Struct(">qqq"), Struct(">qqI")
+_TWO, _THREE, _TWO_AND_LENGTH = Struct(">qq"), Struct(">qqq"), Struct(">qqI")
 _MOST_BYTES = 1 << 30
 
 #: Letter -> class, and its fields: i integer, b blob, s text, L lane, M maker, P position.
 _LAYOUTS: dict[int, tuple[Callable[..., Any], str]] = {
     ord("p"): (Put, "LbiibMbi"),
-    ord("d"): (Done, "Li"),
+    ord("d"): (Done, "Lii"),
     ord("l"): (Postpone, "Liib"),
     ord("b"): (Bury, "Liib"),
     ord("r"): (Revive, "Liib"),
@@ -183,7 +183,7 @@ def _encode_tuples(tuples: Sequence[Any]) -> bytes:
                 _TWO_AND_LENGTH.pack(producer, counter, len(digest)), digest, _INT.pack(incoming),
             )  # fmt: skip
         elif kind is Done:
-            parts += (b"d", _lane_bytes(each.lane), _INT.pack(each.number))
+            parts += (b"d", _lane_bytes(each.lane), _TWO.pack(each.number, each.size))
         elif kind is Stored:
             position, lane, number, at, id, (producer, counter), body, state = each
             parts += (
@@ -236,7 +236,7 @@ def _decode_put(content: bytes, at: int) -> tuple[Put, int]:
 
 def _decode_done(content: bytes, at: int) -> tuple[Done, int]:
     end = _lane_end(content, at)
-    return Done(_lane(content[at:end]), _INT.unpack_from(content, end)[0]), end + 8
+    return Done(_lane(content[at:end]), *_TWO.unpack_from(content, end)), end + _TWO.size
 
 
 def _decode_stored(content: bytes, at: int) -> tuple[Stored, int]:
@@ -317,6 +317,9 @@ def encode_recovered(recovered: Recovered) -> bytes:
     parts.append(_INT.pack(len(recovered.dead)))
     for queue, number in recovered.dead.items():
         _write("si", (queue, number), parts)
+    parts.append(_INT.pack(len(recovered.sizes)))
+    for queue, size in recovered.sizes.items():
+        _write("si", (queue, size), parts)
     for name, value in recovered.notes.items():
         _write("sb", (name, value), parts)
     return b"".join(parts)
@@ -328,9 +331,10 @@ def decode_recovered(content: bytes | memoryview) -> Recovered:
     epoch, has_incoming, lanes = reader.read("iii")
     counts = [reader.read("Lii") for _ in range(lanes)]
     dead = dict(reader.read("si") for _ in range(reader.read("i")[0]))
+    size = dict(reader.read("si") for _ in range(reader.read("i")[0]))
     notes: dict[str, bytes] = {}
     while reader.at < len(content):
         name, value = reader.read("sb")
         notes[name] = value
     ready = {lane: ready for lane, ready, _ in counts}
-    return Recovered(epoch, ready, {lane: late for lane, _, late in counts}, dead, notes, bool(has_incoming))
+    return Recovered(epoch, ready, {lane: late for lane, _, late in counts}, dead, size, notes, bool(has_incoming))

@@ -104,11 +104,17 @@ class MemoryStore:
         dead: dict[str, int] = {}
         for (queue, _), _, _ in self._dead.values():
             dead[queue] = dead.get(queue, 0) + 1
+        size: dict[str, int] = {}
+        for lane, items in self._lanes.items():
+            size[lane.queue] = size.get(lane.queue, 0) + sum(len(each.put.body) for each in items.items.values())
+        for lane, _, item in self._dead.values():
+            size[lane.queue] += len(item.put.body)
         return Recovered(
             self._epoch,
             {lane: dues.count(None) for lane, dues in lanes.items()},
             {lane: len(dues) - dues.count(None) for lane, dues in lanes.items()},
             dead,
+            size,
             {},
             self._has_incoming,
         )
@@ -121,7 +127,7 @@ class MemoryStore:
         match change:
             case Put():
                 return self._put(change)
-            case Done(lane, number):
+            case Done(lane, number, _):
                 self._pop(lane, number)
             case Postpone(lane, number, due, state):
                 items = self._lanes[lane].items if lane in self._lanes else {}

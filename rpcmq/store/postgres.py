@@ -139,16 +139,23 @@ class PostgresStore:
     def _count(self) -> Recovered:
         execute, owner = self._connection.execute, (self._id,)
         counts = execute(
-            "SELECT queue, priority, count(i.number) FILTER (WHERE i.due IS NULL), count(i.due) FROM rpcmq.lanes"
+            "SELECT queue, priority, count(i.number) FILTER (WHERE i.due IS NULL), count(i.due),"
+            " coalesce(sum(octet_length(i.body)), 0) FROM rpcmq.lanes"
             " LEFT JOIN rpcmq.items i USING (owner, queue, priority) WHERE owner = %s GROUP BY queue, priority",
             owner,
         ).fetchall()
-        dead = execute("SELECT queue, count(*) FROM rpcmq.dead WHERE owner = %s GROUP BY queue", owner).fetchall()
+        dead = execute(
+            "SELECT queue, count(*), sum(octet_length(body)) FROM rpcmq.dead WHERE owner = %s GROUP BY queue", owner
+        ).fetchall()
+        size: dict[str, int] = {}
+        for queue, bytes_ in [*((row[0], row[4]) for row in counts), *((row[0], row[2]) for row in dead)]:
+            size[queue] = size.get(queue, 0) + int(bytes_)
         return Recovered(
             self._epoch,
-            {Lane(queue, priority): ready for queue, priority, ready, _ in counts},
-            {Lane(queue, priority): postponed for queue, priority, _, postponed in counts},
-            {str(queue): number for queue, number in dead},
+            {Lane(queue, priority): ready for queue, priority, ready, *_ in counts},
+            {Lane(queue, priority): postponed for queue, priority, _, postponed, _ in counts},
+            {str(queue): number for queue, number, _ in dead},
+            size,
             {},
             has_incoming=True,
         )

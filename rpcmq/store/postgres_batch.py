@@ -93,7 +93,7 @@ class Batch:
         match change:
             case Put():
                 return self._put_item(change)
-            case Done(lane, number):
+            case Done(lane, number, _):
                 self._done.append((*lane, number))
                 return NOTHING
         self._end_done()

@@ -21,7 +21,9 @@ class Segment:
         size: items that it takes.
     """
 
-    __slots__ = ("_ended", "_postponed", "count", "ended", "first", "name", "postponed", "size")
+    __slots__ = (
+        "_ended", "_postponed", "count", "ended", "ended_bytes", "first", "name", "postponed", "put_bytes", "size",
+    )  # fmt: skip
 
     def __init__(self, name: int, first: int, size: int = SEGMENT_ITEMS) -> None:
         self.name = name
@@ -29,6 +31,8 @@ class Segment:
         self.size = size
         #: The items that were put, and of these: those that have ended, and those that are postponed.
         self.count = self.ended = self.postponed = 0
+        #: Bytes of the bodies of those that were put, and of those that have ended.
+        self.put_bytes = self.ended_bytes = 0
         self._ended = bytearray()
         self._postponed = bytearray()
 
@@ -47,9 +51,10 @@ class Segment:
         """The number of items that are ready."""
         return self.count - self.ended - self.postponed
 
-    def add(self, count: int) -> None:
-        """So many more items."""
+    def add(self, count: int, size: int) -> None:
+        """So many more items, with so many bytes."""
         self.count += count
+        self.put_bytes += size
         missing = (self.count + 7 >> 3) - len(self._ended)
         self._ended += bytes(missing)
         self._postponed += bytes(missing)

@@ -234,12 +234,15 @@ class SqliteStore:
     @_on_disk
     def recount(self) -> Recovered:
         """See :meth:`rpcmq.store.contract.Store.recount`."""
-        lanes = self._tables.lanes
+        lanes, size = self._tables.lanes, self._dead.sizes()
+        for lane, segments in lanes.items():
+            size[lane.queue] = size.get(lane.queue, 0) + sum(each.put_bytes - each.ended_bytes for each in segments)
         return Recovered(
             self._epoch,
             {lane: sum(each.ready for each in segments) for lane, segments in lanes.items()},
             {lane: sum(each.postponed for each in segments) for lane, segments in lanes.items()},
             self._dead.counts(),
+            size,
             {},
         )
 

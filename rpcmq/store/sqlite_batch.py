@@ -36,6 +36,8 @@ __all__ = ["Batch", "verdict_of"]
 
 #: Producers that have put nothing for so long are forgotten (milliseconds).
 _MAKERS_KEPT = 24 * 3600 * 1000
+#: The place of the body in the row of an item.
+_BODY = 6
 _KNOWN = Verdict(is_known=True)
 _OTHER = Verdict(is_known=True, is_other=True)
 
@@ -51,9 +53,9 @@ class Batch:
         self._dead = dead
         #: Segments that are made, and those of each lane to which items are added: its rows.
         self._new: list[tuple[Lane, Segment]] = []
-        self._rows: dict[Lane, list[tuple[Segment, list[tuple[object, ...]]]]] = {}
+        self._rows: dict[Lane, list[tuple[Segment, list[tuple[Any, ...]]]]] = {}
         self._put: dict[Maker, int] = {}
-        self._ended: dict[Segment, dict[int, None]] = {}
+        self._ended: dict[Segment, dict[int, int]] = {}
         self._postponed: dict[tuple[Segment, int], None] = {}
         self._dropped: list[tuple[Lane, Segment]] = []
 
@@ -65,10 +67,13 @@ class Batch:
                 self._connection.executemany(
                     f"INSERT INTO items_{segment.name} VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows
                 )
+                if segment.count + len(rows) >= segment.size:
+                    size = segment.put_bytes + sum(len(row[_BODY]) for row in rows)
+                    self._connection.execute("UPDATE segments SET bytes = ? WHERE segment = ?", (size, segment.name))
         for segment, numbers in self._ended.items():
-            row = packed_numbers(segment, numbers)
-            insert = f"INSERT INTO ended_{segment.name} (numbers, crc) VALUES (?, ?)"
-            self._connection.execute(insert, (row, row_checksum((), row)))
+            row, size = packed_numbers(segment, numbers), sum(numbers.values())
+            insert = f"INSERT INTO ended_{segment.name} (numbers, bytes, crc) VALUES (?, ?, ?)"
+            self._connection.execute(insert, (row, size, row_checksum((size,), row)))
         self._drop_segments()
         if self._new or self._dropped:
             self._note_makers()
@@ -82,10 +87,11 @@ class Batch:
             self._tables.add(lane, segment)
         for parts in self._rows.values():
             for segment, rows in parts:
-                segment.add(len(rows))
+                segment.add(len(rows), sum(len(row[_BODY]) for row in rows))
         for segment, numbers in self._ended.items():
-            for number in numbers:
-                segment.end(number)
+            for number, size in numbers.items():
+                if segment.end(number):
+                    segment.ended_bytes += size
         for segment, number in self._postponed:
             if segment.is_open(number):
                 segment.postpone(number)
@@ -96,8 +102,8 @@ class Batch:
         match change:
             case Put():
                 return self._put_item(change)
-            case Done(lane, number):
-                self._end(lane, number)
+            case Done(lane, number, size):
+                self._end(lane, number, size)
             case Postpone(lane, number, due, state):
                 self._postpone(lane, number, due, state)
             case Bury():
@@ -161,7 +167,10 @@ class Batch:
             " id BLOB NOT NULL, producer INTEGER NOT NULL, counter INTEGER NOT NULL, body BLOB NOT NULL,"
             " digest BLOB NOT NULL, crc INTEGER NOT NULL)"
         )
-        execute(f"CREATE TABLE ended_{name} (batch INTEGER PRIMARY KEY, numbers BLOB NOT NULL, crc INTEGER NOT NULL)")
+        execute(
+            f"CREATE TABLE ended_{name} (batch INTEGER PRIMARY KEY, numbers BLOB NOT NULL,"
+            " bytes INTEGER NOT NULL, crc INTEGER NOT NULL)"
+        )
         segment = Segment(name, first, self._tables.segment_items)
         self._new.append((lane, segment))
         return segment
@@ -185,13 +194,13 @@ class Batch:
             return None
         return segment
 
-    def _end(self, lane: Lane, number: int) -> Segment | None:
+    def _end(self, lane: Lane, number: int, size: int) -> Segment | None:
         segment = self._open(lane, number)
         if segment is None:
             return None
         if segment.is_postponed(number) or (segment, number) in self._postponed:
             self._connection.execute("DELETE FROM postponed WHERE segment = ? AND number = ?", (segment.name, number))
-        self._ended.setdefault(segment, {})[number] = None
+        self._ended.setdefault(segment, {})[number] = size
         return segment
 
     def _postpone(self, lane: Lane, number: int, due: int, state: bytes) -> None:
@@ -206,11 +215,13 @@ class Batch:
 
     def _bury(self, bury: Bury) -> None:
         lane, number, died, state = bury
-        segment = self._end(lane, number)
+        segment = self._open(lane, number)
         if segment is None:
             return
         for row in self._rows_of(segment, number):
             self._dead.add(lane, number, died, state, row)
+            body = row[_BODY - 1]
+            self._end(lane, number, len(body) if isinstance(body, bytes) else 0)
 
     def _rows_of(self, segment: Segment, number: int) -> list[tuple[Any, ...]]:
         query = f"SELECT at, due, id, producer, counter, body, digest, crc FROM items_{segment.name} WHERE number = ?"
@@ -229,7 +240,7 @@ class Batch:
             return NOTHING if taken is None else self._put_again(*taken, to, due, state)
         for at, late, id, producer, counter, body, digest, crc in self._rows_of(segment, number):
             if is_whole(crc, (number, at, late, producer, counter), id, body, digest):
-                self._end(lane, number)
+                self._end(lane, number, len(body))
                 item = Stored(Position(), lane, number, at, id, Maker(producer, counter), body, state)
                 return self._put_again(item, digest, to, due, state)
         return NOTHING

@@ -28,6 +28,11 @@ class Dead:
         """The number of dead items of each queue."""
         return dict(self._connection.execute("SELECT queue, count(*) FROM dead GROUP BY queue"))
 
+    def sizes(self) -> dict[str, int]:
+        """The bytes of the bodies of each queue."""
+        query = "SELECT queue, sum(length(CAST(body AS BLOB))) FROM dead GROUP BY queue"
+        return dict(self._connection.execute(query))
+
     def add(self, lane: Lane, number: int, died: int, state: bytes, row: tuple[Any, ...]) -> None:
         """Add an item, of which ``row`` is at, due, id, producer, counter, body, digest and crc as it was put.
 

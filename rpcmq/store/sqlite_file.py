@@ -28,7 +28,7 @@ _CACHE_KIB = 16 * 1024
 _NUMBERS = [f">{count}q" for count in range(8)]
 _TABLES = """
 CREATE TABLE segments (
-    segment INTEGER PRIMARY KEY, queue TEXT NOT NULL, priority INTEGER NOT NULL, first INTEGER NOT NULL
+    segment INTEGER PRIMARY KEY, queue TEXT NOT NULL, priority INTEGER NOT NULL, first INTEGER NOT NULL, bytes INTEGER
 );
 CREATE TABLE periods (period INTEGER PRIMARY KEY, begins INTEGER NOT NULL);
 CREATE TABLE postponed (

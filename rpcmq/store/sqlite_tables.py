@@ -34,9 +34,9 @@ class Tables:
         #: The segments of each lane, in their order.
         self.lanes: dict[Lane, list[Segment]] = {}
         self.lane_of: dict[int, Lane] = {}
-        for name, queue, priority, first in rows_of(connection, "SELECT * FROM segments ORDER BY segment"):
+        for name, queue, priority, first, size in rows_of(connection, "SELECT * FROM segments ORDER BY segment"):
             lane = Lane(queue, priority)
-            self.add(lane, self._read(name, first))
+            self.add(lane, self._read(name, first, size))
         for name, number, due, state, crc in connection.execute("SELECT * FROM postponed"):
             if not is_whole(crc, (name, number, due), state):
                 raise self._damaged("postponed", number, "which items are postponed")
@@ -44,16 +44,21 @@ class Tables:
             if segment is not None and segment.is_open(number):
                 segment.postpone(number)
 
-    def _read(self, name: int, first: int) -> Segment:
+    def _read(self, name: int, first: int, size: int | None) -> Segment:
         segment = Segment(name, first, self.segment_items)
         last = self._connection.execute(f"SELECT max(number) FROM items_{name}").get
         count = last - first + 1 if last is not None else 0
         if not 0 <= count <= max(SEGMENT_ITEMS, self.segment_items):
             raise self._damaged(f"items_{name}", last, "the number of its items")
-        segment.add(count)
-        for batch, numbers, crc in self._connection.execute(f"SELECT batch, numbers, crc FROM ended_{name}"):
-            if not is_whole(crc, (), numbers):
+        if size is None:
+            # It is not full yet: one that is has them noted.
+            size = self._connection.execute(f"SELECT sum(length(CAST(body AS BLOB))) FROM items_{name}").get or 0
+        segment.add(count, size)
+        query = f"SELECT batch, numbers, bytes, crc FROM ended_{name}"
+        for batch, numbers, ended, crc in self._connection.execute(query):
+            if not is_whole(crc, (ended,), numbers):
                 raise self._damaged(f"ended_{name}", batch, "which items were done")
+            segment.ended_bytes += ended
             for offset in array("I", numbers):
                 segment.end(first + offset)
         return segment

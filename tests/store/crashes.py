@@ -7,6 +7,7 @@ must find losses.
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from random import Random
@@ -122,6 +123,9 @@ class _Trial:
         found, wanted = content_of(self._store), content_of(self._model)
         if found != wanted:
             raise Broken(differences(found, wanted))
+        counted, expected = self._store.recount(), replace(self._model.recount(), epoch=self._store.recovered.epoch)
+        if counted != expected:
+            raise Broken(f"counted {counted}, not {expected}")
 
 
 def points_of(seed: int, is_synced: bool = True) -> int:

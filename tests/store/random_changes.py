@@ -110,7 +110,7 @@ class RandomChanges:
         item = random.choice(ready + due)
         state = random.randbytes(random.randrange(4))
         if choice < 0.75:
-            return Done(item.lane, item.number)
+            return Done(item.lane, item.number, len(_seen(item).body))
         if choice < 0.83:
             return Postpone(item.lane, item.number, self._now + random.randrange(1, 5000), state)
         if choice < 0.9:

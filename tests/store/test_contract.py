@@ -210,6 +210,22 @@ def test_what_was_put_is_known_and_asking_puts_nothing(store: Store) -> None:
     assert numbers(store.read(LANE, 0, *MANY)) == [1, 2]
 
 
+def test_the_bytes_of_items_are_counted(reopen: Reopen) -> None:
+    store = reopen()
+    store.apply([put(count, body=bytes(count)) for count in range(1, 21)])
+    store.apply([put(30, Lane("images", 2), body=bytes(1000)), put(31, URGENT, due=9, body=bytes(500))])
+    total = sum(range(1, 21)) + 500
+    assert store.recount().sizes == {"billing": total, "images": 1000}
+    store.apply(
+        [Bury(LANE, 20, 7, b"story"), Postpone(LANE, 19, 9, b"story"), Move(LANE, 18, Lane("images", 2), 0, b"")]
+    )
+    store.apply([Done(LANE, number, number) for number in range(1, 15)])
+    store.apply([Done(LANE, number, number) for number in range(1, 15)])  # told once more
+    total -= 18 + sum(range(1, 15))
+    assert store.recount().sizes == {"billing": total, "images": 1018}
+    assert reopen().recovered.sizes == {"billing": total, "images": 1018}
+
+
 def test_notes_are_kept(reopen: Reopen) -> None:
     reopen().apply([Note("billing", b"5 attempts"), Note("images", b"x"), Note("images", b"")])
     assert reopen().recovered.notes == {"billing": b"5 attempts"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from rpcmq.core.queue.queues import Queues
+from rpcmq.core.queue.tally import size_of
 from rpcmq.store.contract import Done, Found, Lane, Verdict
 
 __all__ = ["CANCELLED", "DEAD", "ENDED", "RUNNING", "cancel"]
@@ -29,7 +30,7 @@ def cancel(
             queue.let_go(held, set())
             then(RUNNING)
         else:
-            queues.store.apply([Done(lane, number)], lambda verdicts: ended(item, verdicts))
+            queues.store.apply([Done(lane, number, size_of(item.item))], lambda verdicts: ended(item, verdicts))
 
     def ended(item: Found, verdicts: list[Verdict]) -> None:
         queue.tally.left(item.item)

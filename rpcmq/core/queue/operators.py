@@ -12,6 +12,7 @@ from rpcmq.core.queue.given import Key
 from rpcmq.core.queue.port import Items
 from rpcmq.core.queue.queues import DRAINING, PAUSED, Queues
 from rpcmq.core.queue.story import Story
+from rpcmq.core.queue.tally import size_of
 from rpcmq.core.queue.views import ItemView, view_of
 from rpcmq.core.queue.work_queue import WorkQueue
 from rpcmq.store.contract import Change, Damaged, Forget, Found, Lane, Move, Note, Position, Revive, Stored, Verdict
@@ -120,8 +121,8 @@ class Operators:
         def change(item: Stored | Damaged) -> Change | None:
             return None if isinstance(item, Damaged) else Revive(item.lane, item.number, due, _state_again(item))
 
-        def done(lane: Lane, number: int) -> None:
-            queue.postponed(lane, number)
+        def done(item: Stored | Damaged, number: int) -> None:
+            queue.postponed(item.lane, number, size_of(item))
 
         self._each_dead(now, queue, keys, change, done, then)
 
@@ -135,7 +136,7 @@ class Operators:
         def change(item: Stored | Damaged) -> Change:
             return Forget(item.lane, item.number)
 
-        self._each_dead(now, self._queues.queue(name), keys, change, lambda lane, number: None, then)
+        self._each_dead(now, self._queues.queue(name), keys, change, lambda item, number: None, then)
 
     def move_dead(self, now: float, name: str, to: str, then: Count, keys: Sequence[Key] | None = None) -> None:
         """Put dead items into the queue ``to``, to be tried as often as new ones; ``then`` gets their number.
@@ -155,8 +156,8 @@ class Operators:
                 return None
             return Move(item.lane, item.number, item.lane._replace(queue=to), due, _state_again(item))
 
-        def done(lane: Lane, number: int) -> None:
-            target.postponed(lane._replace(queue=to), number)
+        def done(item: Stored | Damaged, number: int) -> None:
+            target.postponed(item.lane._replace(queue=to), number, size_of(item))
 
         self._each_dead(now, self._queues.queue(name), keys, change, done, then)
 
@@ -167,7 +168,8 @@ class Operators:
 
     def _each_dead(
         self, now: float, queue: WorkQueue, keys: Sequence[Key] | None,
-        change: Callable[[Stored | Damaged], Change | None], done: Callable[[Lane, int], object], then: Count,
+        change: Callable[[Stored | Damaged], Change | None], done: Callable[[Stored | Damaged, int], object],
+        then: Count,
     ) -> None:  # fmt: skip
         """Change the items ``keys``, or all that are dead now, page by page."""
         until, count = self._queues.wall(now), 0
@@ -192,15 +194,15 @@ class Operators:
                 change_all(items, items[-1].position)
 
         def change_all(items: Items, after: Position) -> None:
-            changes = [(item.lane, made) for item in items if (made := change(item)) is not None]
+            changes = [(item, made) for item in items if (made := change(item)) is not None]
 
             def changed(verdicts: list[Verdict]) -> None:
                 nonlocal count
-                for (lane, _), verdict in zip(changes, verdicts, strict=True):
+                for (item, _), verdict in zip(changes, verdicts, strict=True):
                     if verdict.number:
                         count += 1
-                        queue.undead()
-                        done(lane, verdict.number)
+                        queue.undead(item)
+                        done(item, verdict.number)
                 read(after)
 
             self._store.apply([made for _, made in changes], changed)
@@ -274,7 +276,7 @@ class Operators:
                 count += 1
                 queue.tally.left(item)
                 if change.due:
-                    target.postponed(change.to, verdict.number)
+                    target.postponed(change.to, verdict.number, len(item.body))
                 else:
                     number = verdict.number
                     target.accepted(item._replace(position=Position(number=number), lane=change.to, number=number))

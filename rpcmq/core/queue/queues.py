@@ -136,29 +136,6 @@ class Queues:
         Raises:
             Refused: the same, where nobody is there to be called: they may have been put before.
         """
-        refusal = self.queue(name).refusal()
-        if refusal is None:
-            self._put(now, name, items, then)
-        elif refused is None:
-            raise refusal
-        else:
-            self._put_nothing(now, name, items, refusal, then, refused)
-
-    def _put_nothing(
-        self, now: float, name: str, items: list[NewItem], refusal: Refused, then: Callable[[list[Verdict]], object],
-        refused: Callable[[Refused], object],
-    ) -> None:  # fmt: skip
-        puts = [Put(Lane(name, item.priority), b"", 0, 0, item.id, item.maker, item.digest) for item in items]
-
-        def answered(verdicts: list[Verdict]) -> None:
-            if all(verdict.is_known for verdict in verdicts):
-                then(verdicts)
-            else:
-                refused(refusal)
-
-        self._store.known(puts, answered)
-
-    def _put(self, now: float, name: str, items: list[NewItem], then: Callable[[list[Verdict]], object]) -> None:
         queue, at = self.queue(name), self._wall(now)
         puts = [
             Put(
@@ -167,11 +144,27 @@ class Queues:
             )
             for item in items
         ]  # fmt: skip
+        size = sum([len(put.body) for put in puts])
+        # What is in the database already takes no more room there.
+        refusal = None if items and items[0].incoming else queue.refusal(len(puts), size)
+        if refusal is None:
+            self._put(queue, puts, size, then)
+        elif refused is None:
+            raise refusal
+        else:
+            self._put_nothing(puts, refusal, then, refused)
+
+    def _put(self, queue: WorkQueue, puts: list[Put], size: int, then: Callable[[list[Verdict]], object]) -> None:
+        tally = queue.tally
+        tally.coming += len(puts)
+        tally.coming_bytes += size
 
         def stored(verdicts: list[Verdict]) -> None:
+            tally.coming -= len(puts)
+            tally.coming_bytes -= size
             for put, verdict in zip(puts, verdicts, strict=True):
                 if put.due and verdict.number:
-                    queue.postponed(put.lane, verdict.number)
+                    queue.postponed(put.lane, verdict.number, len(put.body))
                 elif verdict.number:
                     position = Position(number=verdict.number)
                     queue.accepted(Stored(position, put.lane, verdict.number, put.at, put.id, put.maker, put.body, b""))
@@ -180,6 +173,18 @@ class Queues:
             then(verdicts)
 
         self._store.apply(puts, stored)
+
+    def _put_nothing(
+        self, puts: list[Put], refusal: Refused, then: Callable[[list[Verdict]], object],
+        refused: Callable[[Refused], object],
+    ) -> None:  # fmt: skip
+        def answered(verdicts: list[Verdict]) -> None:
+            if all(verdict.is_known for verdict in verdicts):
+                then(verdicts)
+            else:
+                refused(refusal)
+
+        self._store.known([put._replace(body=b"") for put in puts], answered)
 
     def _put_incoming(self, now: float, found: Sequence[Incoming], then: Callable[[int], object]) -> None:
         """Put the items that users have put in transactions of their own; ``then`` gets the number of new ones."""
@@ -203,8 +208,7 @@ class Queues:
                 )
                 for item in items
             ]  # fmt: skip
-            # They are in the database already.
-            self._put(now, name, news, partial(ended, items))
+            self.put(now, name, news, partial(ended, items))
 
     def _refuse(self, items: list[Incoming]) -> None:
         """Bury incoming items whose ids other items have: nobody waits for an answer."""
@@ -213,12 +217,13 @@ class Queues:
         for item in items:
             body = Envelope(item.message, item.expires, item.series).to_bytes()
             change = Refuse(item.lane, item.place, at, body, story)
-            self._store.apply([change], partial(self._refused, self.queue(item.lane.queue)))
+            self._store.apply([change], partial(self._refused, self.queue(item.lane.queue), len(body)))
 
-    def _refused(self, queue: WorkQueue, verdicts: list[Verdict]) -> None:
+    def _refused(self, queue: WorkQueue, size: int, verdicts: list[Verdict]) -> None:
         if verdicts[0].number:
             queue.counters["dead"] += 1
             queue.tally.dead += 1
+            queue.tally.bytes += size
 
     # --- time --------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["Draining", "Refused"]
+__all__ = ["Draining", "Full", "Refused"]
 
 
 class Refused(Exception):
@@ -14,3 +14,18 @@ class Draining(Refused):
 
     def __init__(self, queue: str) -> None:
         super().__init__(f"queue {queue!r} takes no new items: it is draining; resume it to put again")
+
+
+class Full(Refused):
+    """The queue keeps as many items, or bytes, as its settings allow.
+
+    Attributes:
+        setting, limit: the setting that limits it, and its value.
+    """
+
+    def __init__(self, queue: str, setting: str, limit: int, kept: str, dead: int) -> None:
+        super().__init__(
+            f"queue {queue!r} is full ({setting} = {limit}): it keeps {kept}, {dead} dead items included;"
+            f" add workers, drop what is dead, or set {setting} higher"
+        )
+        self.setting, self.limit = setting, limit

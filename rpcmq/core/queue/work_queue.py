@@ -20,10 +20,10 @@ from rpcmq.core.queue.given import Given, Key
 from rpcmq.core.queue.lanes import Lanes
 from rpcmq.core.queue.policy import Policy
 from rpcmq.core.queue.port import StorePort
-from rpcmq.core.queue.refusals import Draining, Refused
+from rpcmq.core.queue.refusals import Draining, Full, Refused
 from rpcmq.core.queue.series import Series
 from rpcmq.core.queue.story import Ending, Story
-from rpcmq.core.queue.tally import Tally
+from rpcmq.core.queue.tally import Tally, size_of
 from rpcmq.store.contract import Bury, Damaged, Done, Lane, Postpone, Recovered, Stored, Verdict
 
 __all__ = ["Given", "WorkQueue"]
@@ -116,6 +116,7 @@ class WorkQueue:
             "postponed": self.tally.later,
             "running": len(self._given),
             "dead": self.tally.dead,
+            "bytes": self.tally.bytes,
             "oldest": oldest,
             "is_paused": self.is_paused,
             "is_draining": self.is_draining,
@@ -124,19 +125,29 @@ class WorkQueue:
 
     # --- items -------------------------------------------------------------------------------
 
-    def refusal(self) -> Refused | None:
-        """The reason for which no new item may be put; None: there is none."""
-        return Draining(self.name) if self.is_draining else None
+    def refusal(self, items: int, size: int) -> Refused | None:
+        """The reason for which so many new items, of ``size`` bytes, may not be put; None: there is none."""
+        if self.is_draining:
+            return Draining(self.name)
+        tally, policy = self.tally, self._policy
+        kept, kept_bytes = tally.items + tally.dead + tally.coming, tally.bytes + tally.coming_bytes
+        if kept + items > policy.max_items:
+            return Full(self.name, "max_items", policy.max_items, f"{kept} items", tally.dead)
+        if kept_bytes + size > policy.max_bytes:
+            return Full(self.name, "max_bytes", policy.max_bytes, f"items of {kept_bytes} bytes", tally.dead)
+        return None
 
     def accepted(self, item: Stored) -> None:
         """A new item is in the store."""
         self.tally.items += 1
+        self.tally.bytes += len(item.body)
         self._lanes.accepted(item)
         self.on_ready()
 
-    def postponed(self, of: Lane, number: int) -> None:
-        """A new item is in the store, which is due later."""
+    def postponed(self, of: Lane, number: int, size: int) -> None:
+        """A new item of ``size`` bytes is in the store, which is due later."""
         self.tally.items += 1
+        self.tally.bytes += size
         self.tally.postponed += 1
         self._lanes.skipped(of, number)
         self.on_postponed()
@@ -262,9 +273,10 @@ class WorkQueue:
         self.tally.in_hand -= sum(1 for item in items if item.position.due)
         self.on_ready()
 
-    def undead(self) -> None:
+    def undead(self, item: Stored | Damaged) -> None:
         """One of the dead items is not there any more."""
         self.tally.dead -= 1
+        self.tally.bytes -= size_of(item)
         self._ages.forget_dead()
 
     # --- ends --------------------------------------------------------------------------------
@@ -282,7 +294,7 @@ class WorkQueue:
             then()
 
         tally.ending += 1
-        self._store.apply([Done(item.lane, item.number)], ended)
+        self._store.apply([Done(item.lane, item.number, len(item.body))], ended)
         self.counters["done"] += 1
         self._free(given)
         return True
@@ -346,6 +358,7 @@ class WorkQueue:
         def buried(verdicts: list[Verdict]) -> None:
             self.tally.ended(item)
             self.tally.dead += 1
+            self.tally.bytes += size_of(item)
 
         self.counters["dead"] += 1
         self.tally.ending += 1

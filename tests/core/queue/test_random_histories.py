@@ -118,6 +118,7 @@ class _History:
             assert tally.postponed == sum(count for lane, count in content.postponed.items() if lane.queue == name)
             ready = sum(count for lane, count in content.ready.items() if lane.queue == name)
             assert tally.items == tally.postponed + ready
+            assert tally.bytes == content.sizes.get(name, 0) and tally.coming == tally.coming_bytes == 0
             assert (tally.ending, tally.dead) == (0, content.dead.get(name, 0))
             figures = queue.figures(world.now)
             assert figures["running"] == sum(given.item.lane.queue == name for given in self._running)
