@@ -17,6 +17,8 @@ from rich.console import Console
 
 import rpcmq
 from examples.demo import report
+from examples.demo.billing import QUEUE, read_charges
+from examples.demo.bills import settled
 from examples.demo.cluster import NODES, ROUTERS, Cluster, ClusterFailed, exit_on_signals
 from examples.demo.kills import felt
 from examples.demo.latency import write_report
@@ -25,7 +27,7 @@ from examples.demo.users import Told, Users
 from examples.demo.verdict import Books, Killed, check
 
 #: A router with a third of the users, the api and a node at it; that node's events go through it.
-_KILLED = Killed("node-2", "router-a", ("node-1",))
+_KILLED = Killed("node-2", "router-a", "biller-1", ("node-1",))
 _EVENT_SECONDS = 3.0
 _REPORT = Path("build/demo")
 
@@ -61,13 +63,14 @@ class Events:
 
 
 class Kills:
-    """Kills a router and later a node, when so many boots have ended."""
+    """Kills a router, later a biller and then a node, when so many boots have ended."""
 
     def __init__(self, console: Console, cluster: Cluster, boots: int) -> None:
         self._console = console
         self._cluster = cluster
         self._router_at = max(1, boots * 2 // 5)
-        self._node_at = max(2, boots * 3 // 5)
+        self._biller_at = max(2, boots // 2)
+        self._node_at = max(3, boots * 3 // 5)
         #: When the router was killed (seconds, by ``monotonic``).
         self.router_killed = inf
 
@@ -76,6 +79,8 @@ class Kills:
         if ended == self._router_at:
             self.router_killed = monotonic()
             self._kill(_KILLED.router, ended, "all that was at it goes on at the other two")
+        elif ended == self._biller_at:
+            self._kill(_KILLED.biller, ended, "what it had of the queue is given to the other one when its lease is over")
         elif ended == self._node_at:
             self._kill(_KILLED.node, ended, "two nodes go on")
 
@@ -103,7 +108,8 @@ def run(console: Console, cluster: Cluster, options: argparse.Namespace) -> bool
             users = Users(list(clients.values()), options.users, options.instances, options.seed, on_boot)
             users.run()
         live = [node for node in NODES if node != _KILLED.node]
-        books = Books(at_live_routers, live, read_ledgers(cluster.logs))
+        bills = settled(cluster.urls[ROUTERS[-1]], QUEUE)
+        books = Books(at_live_routers, live, read_ledgers(cluster.logs), bills, read_charges(cluster.logs))
         events.wait_for_boots({host: done["boots"] for host, done in books.done.items()})
         findings = check(users, books, events.boots, events.lost, _KILLED)
         print_report(console, users, books, events)

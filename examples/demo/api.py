@@ -15,17 +15,18 @@ from rpcmq import rpc
 
 
 class ApiManager:
-    """Shows each verb once: call, cast, fanout and multicall."""
+    """Shows each verb once: call, cast, fanout, multicall and put."""
 
     def __init__(self) -> None:
         self._ids = count(1)
         self._ledger = Ledger("api")
         self._host_of: dict[int, str] = {}
         self._sent: Counter[str] = Counter()
+        self._billed: set[int] = set()
         self._rules = 0
 
     def create_instance(self, ctx: RequestContext, name: str, image_id: str, flavor: dict[str, Any]) -> dict[str, Any]:
-        """Boot an instance: two calls, one after the other. What they raise goes on to the user."""
+        """Boot an instance: two calls, one after the other, and a bill. What they raise goes on to the user."""
         self._ledger.begun(ctx, "create_instance")
         # Any node will do, and it may be done twice: should the node die, another is asked unseen.
         verify = {"method": "verify_image", "args": {"image_id": image_id}}
@@ -34,7 +35,15 @@ class ApiManager:
         run = {"method": "run_instance", "args": {"instance": instance}}
         booted: dict[str, Any] = rpc.call(ctx, "scheduler", run)
         self._host_of[booted["id"]] = booted["host"]
+        self._bill(ctx, booted)
         return booted
+
+    def _bill(self, ctx: RequestContext, instance: dict[str, Any]) -> None:
+        """Work that must be done, whoever dies: an item of a queue, which is on disk when this returns."""
+        cents = 1 + instance["flavor"]["memory_mb"] // 512
+        message = {"method": "charge", "args": {"instance_id": instance["id"], "cents": cents}}
+        rpc.put(ctx, "billing", message, id=f"instance-{instance['id']}")
+        self._billed.add(instance["id"])
 
     def reboot_instance(self, ctx: RequestContext, instance_id: int) -> None:
         """A cast: the node does it when it comes to it. If the node is away, the router keeps it."""
@@ -63,6 +72,10 @@ class ApiManager:
     def count_sent(self, ctx: RequestContext) -> dict[str, int]:
         """Reboots that were cast, by topic."""
         return dict(self._sent)
+
+    def list_billed(self, ctx: RequestContext) -> list[int]:
+        """Instances whose bill was put into the queue."""
+        return sorted(self._billed)
 
     def count_rules(self, ctx: RequestContext) -> int:
         """Changes of rules that were sent to all nodes."""

@@ -1,4 +1,4 @@
-"""The processes of the demo: three routers, and the services at them; killed on demand, none left behind."""
+"""The processes of the demo: three routers with their queues, and the services at them; killed on demand, none left behind."""
 
 from __future__ import annotations
 
@@ -15,16 +15,18 @@ import gevent
 from gevent.subprocess import DEVNULL, Popen, TimeoutExpired
 
 import rpcmq
+from examples.demo.billing import LEASE, QUEUE, make_accounts
 from examples.demo.exceptions import REGISTRY
 from examples.demo.ledger import FOLDER
 from rpcmq.errors import RpcError
 
 ROUTERS = ("router-a", "router-b", "router-c")
 NODES = ("node-1", "node-2", "node-3")
+BILLERS = ("biller-1", "biller-2")
 #: The router that each service is told of; it learns the others from that one.
 _HOMES = {
     "api": "router-a", "network": "router-b", "scheduler": "router-c",
-    "node-1": "router-a", "node-2": "router-b", "node-3": "router-c",
+    "node-1": "router-a", "node-2": "router-b", "node-3": "router-c", "biller-1": "router-b", "biller-2": "router-c",
 }  # fmt: skip
 _CHECKOUT = Path(__file__).parents[2]
 _START_SECONDS = 30.0
@@ -60,6 +62,7 @@ class Cluster:
                 # A call to a service that isn't there yet waits in the router: no need to poll.
                 self._start(client, "network", "scheduler", "api")
                 self._start(client, *NODES)
+                self._start_billers(client)
         except BaseException:
             self.stop()
             raise
@@ -109,7 +112,9 @@ class Cluster:
 
     def _spawn_router(self, name: str, *arguments: str) -> None:
         log = ["--dispatch-log", str(self._dispatch_log)] if self._dispatch_log is not None else []
-        self._spawn(name, "rpcmq", "router", "--name", name, "--listen", "tcp://127.0.0.1:0", *log, *arguments)
+        queues = ["--queue-dir", str(self.logs / f"{name}.queues")]
+        listen = ["--listen", "tcp://127.0.0.1:0"]
+        self._spawn(name, "rpcmq", "router", "--name", name, *listen, *queues, *log, *arguments)
 
     def _await_url(self, name: str) -> None:
         deadline = monotonic() + _START_SECONDS
@@ -138,6 +143,13 @@ class Cluster:
                 client.call(None, topic, {"method": "rpcmq.ping"}, timeout=_START_SECONDS)
             except RpcError as error:
                 raise ClusterFailed(f"{name} did not start: {error}; its log:\n{self._log(name)}") from None
+
+    def _start_billers(self, client: rpcmq.Client) -> None:
+        """An item waits in its queue for whoever works at it: no need to wait for them."""
+        make_accounts(self.logs)
+        for name in BILLERS:
+            self._spawn(name, "examples.demo.billing", "--name", name)
+        client.declare_queue(QUEUE, lease=LEASE, timeout=_START_SECONDS)
 
     def _spawn(self, name: str, module: str, *arguments: str) -> None:
         with (self.logs / f"{name}.log").open("wb") as log:

@@ -30,10 +30,11 @@ class Finding(NamedTuple):
 
 
 class Killed(NamedTuple):
-    """The node and the router that the demo has killed, and the nodes whose events went through that router."""
+    """The processes that the demo has killed, and the nodes whose events went through that router."""
 
     node: str
     router: str
+    biller: str
     told_through_it: Sequence[str] = ()
 
 
@@ -44,10 +45,17 @@ class Books:
         clients: one at each router that lives.
         live: the nodes that live.
         ledgers: how often each service has begun each request.
+        bills: the queue of bills at each owner, when it has come to rest.
+        charges: how often each instance was charged for.
     """
 
-    def __init__(self, clients: Sequence[rpcmq.Client], live: list[str], ledgers: Mapping[str, Counter[str]]) -> None:
+    def __init__(
+        self, clients: Sequence[rpcmq.Client], live: list[str], ledgers: Mapping[str, Counter[str]],
+        bills: Sequence[Mapping[str, Any]], charges: Mapping[int, int],
+    ) -> None:  # fmt: skip
         self.live = live
+        self.bills = bills
+        self.charges = charges
         self.ledgers = ledgers
         self.calls_in_flight = _wait_until_idle(clients, live)
         self.methods = added_up(row for client in clients for row in client.query("methods")["methods"])
@@ -58,6 +66,7 @@ class Books:
         self.done = {host: _call(client, f"compute.{host}", "count_done") for host in live}
         self.sent: dict[str, int] = _call(client, "api", "count_sent")
         self.rules: int = _call(client, "api", "count_rules")
+        self.billed: list[int] = _call(client, "api", "list_billed")
         self.listed = [item for host in live for item in _listed(client, host)]
 
     def begun(self, *services: str) -> Counter[str]:
@@ -88,7 +97,7 @@ def check(users: Users, books: Books, boot_events: Counter[str], events_lost: in
         events_lost: as the subscription counts them.
     """
     findings = [_boots(users), _lost(users, books, killed), _doubled(books, killed)]
-    findings += [*_casts(books), _instances(users, books)]
+    findings += [*_casts(books), _instances(users, books), *_bills(books, killed)]
     for host in books.live:
         booted, seen = books.done[host]["boots"], boot_events[host]
         text = f"events: {host} booted {booted}, {seen} events of that came"
@@ -149,6 +158,27 @@ def _casts(books: Books) -> list[Finding]:
     run_by = [books.done[host]["rules"] for host in books.live]
     text = f"fanout: {books.rules} rule changes sent to all, run by the live nodes: {', '.join(map(str, run_by))}"
     return [*findings, Finding(set(run_by) == {books.rules}, text)]
+
+
+def _bills(books: Books, killed: Killed) -> list[Finding]:
+    """Each bill that was put ends once, and has had its effect once, however often it was begun."""
+    put = len(books.billed)
+    done, lost, dead = (
+        sum(queue["counters"].get("done", 0) for queue in books.bills),
+        sum(queue["counters"].get("lost", 0) for queue in books.bills),
+        sum(queue["dead"] for queue in books.bills),
+    )
+    open_items = sum(queue[state] for queue in books.bills for state in ("ready", "postponed", "running"))
+    text = f"billing: {put} bills put = {done} done + {dead} dead, at {len(books.bills)} queue servers"
+    text += f"; {open_items} are open" if open_items else ""
+    twice = [instance for instance, times in books.charges.items() if times != 1]
+    missing = set(books.billed) - books.charges.keys()
+    effects = f"billing: {len(books.charges)} instances charged, each once"
+    effects += f"; {lost} bills that {killed.biller} had were given to another"
+    return [
+        Finding(put == done + dead and not open_items, text),
+        Finding(not twice and not missing and len(books.charges) == put - dead, effects),
+    ]
 
 
 def _instances(users: Users, books: Books) -> Finding:
