@@ -80,7 +80,7 @@ class Kills:
             self.router_killed = monotonic()
             self._kill(_KILLED.router, ended, "all that was at it goes on at the other two")
         elif ended == self._biller_at:
-            self._kill(_KILLED.biller, ended, "what it had of the queue is given to the other one when its lease is over")
+            self._kill(_KILLED.biller, ended, "the other one gets what it had, when the lease is over")
         elif ended == self._node_at:
             self._kill(_KILLED.node, ended, "two nodes go on")
 
@@ -93,7 +93,7 @@ def run(console: Console, cluster: Cluster, options: argparse.Namespace) -> bool
     """The demo on a running cluster; whether all checks hold."""
     console.print(f"{options.users} users boot {options.instances} instances; seed {options.seed}")
     for name, pid in cluster.pids.items():
-        console.print(f"  {name:<10} pid {pid}  {cluster.place(name)}")
+        console.print(f"  {name:<15} pid {pid}  {cluster.place(name)}")
     kills = Kills(console, cluster, options.instances)
     with ExitStack() as stack:
         clients = {name: stack.enter_context(cluster.client(name)) for name in ROUTERS}

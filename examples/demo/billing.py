@@ -28,9 +28,10 @@ _PATIENCE = 30.0
 class Billing:
     """Each public method is one that an item may name."""
 
-    def __init__(self, name: str, folder: Path) -> None:
+    def __init__(self, name: str, connection: sqlite3.Connection) -> None:
         self._name = name
-        self._folder = folder
+        # One for all greenlets: a transaction of SQLite blocks the program, so that none runs within that of another.
+        self._connection = connection
         self._random = Random(name)
 
     def charge(self, ctx: RequestContext, instance_id: int, cents: int) -> None:
@@ -40,11 +41,10 @@ class Billing:
         and the mark of the item are committed together, so that the second run finds the mark.
         """
         gevent.sleep(self._random.uniform(0.002, 0.02))
-        item = rpcmq.current_item()
-        with closing(accounts(self._folder)) as connection, rpcmq.once(connection, item) as is_first:
+        with rpcmq.once(self._connection, rpcmq.current_item()) as is_first:
             if is_first:
                 charge = (instance_id, ctx.project_id, cents, self._name)
-                connection.execute("INSERT INTO charges VALUES (?, ?, ?, ?)", charge)
+                self._connection.execute("INSERT INTO charges VALUES (?, ?, ?, ?)", charge)
 
 
 def accounts(folder: Path) -> sqlite3.Connection:
@@ -73,8 +73,8 @@ def main() -> None:
     parser.add_argument("--name", required=True)
     options = parser.parse_args()
     folder = Path(os.environ[FOLDER])
-    with rpcmq.Client(identity=options.name, shell="gevent") as client:
-        billing = Billing(options.name, folder)
+    with closing(accounts(folder)) as connection, rpcmq.Client(identity=options.name, shell="gevent") as client:
+        billing = Billing(options.name, connection)
         worker = rpcmq.Worker(QUEUE, billing, client=client, concurrency=4, context=RequestContext)
         worker.start()
         worker.wait()

@@ -1,4 +1,4 @@
-"""The processes of the demo: three routers with their queues, and the services at them; killed on demand, none left behind."""
+"""The processes of the demo: routers with their queues, and services at them; killed on demand, none left behind."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ import shutil
 import signal
 import sys
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from time import monotonic
 
 import gevent
-from gevent.subprocess import DEVNULL, Popen, TimeoutExpired
+from gevent.subprocess import DEVNULL, Popen, TimeoutExpired, call
 
 import rpcmq
 from examples.demo.billing import LEASE, QUEUE, make_accounts
@@ -28,6 +29,8 @@ _HOMES = {
     "api": "router-a", "network": "router-b", "scheduler": "router-c",
     "node-1": "router-a", "node-2": "router-b", "node-3": "router-c", "biller-1": "router-b", "biller-2": "router-c",
 }  # fmt: skip
+#: The queue server of a router is shown as this.
+_QUEUES = ".queues"
 _CHECKOUT = Path(__file__).parents[2]
 _START_SECONDS = 30.0
 _STOP_SECONDS = 2.0
@@ -53,12 +56,15 @@ class Cluster:
         self.keep_logs = False
         #: Endpoints of the routers by their names.
         self.urls: dict[str, str] = {}
+        #: The pids of the queue servers of the routers.
+        self._queue_servers: dict[str, int] = {}
 
     def __enter__(self) -> Cluster:
         try:
             self._start_routers()
             with rpcmq.Client(self.urls[ROUTERS[0]], identity="starter", shell="gevent") as client:
                 self._wait_until_linked(client)
+                self._meet_queue_servers(client)
                 # A call to a service that isn't there yet waits in the router: no need to poll.
                 self._start(client, "network", "scheduler", "api")
                 self._start(client, *NODES)
@@ -73,12 +79,13 @@ class Cluster:
 
     @property
     def pids(self) -> dict[str, int]:
-        """Of those that were started."""
-        return {name: process.pid for name, process in self._processes.items()}
+        """Of all processes, also of those that the routers have started."""
+        servers = {name + _QUEUES: pid for name, pid in self._queue_servers.items()}
+        return {name: process.pid for name, process in self._processes.items()} | servers
 
     def place(self, name: str) -> str:
         """The endpoint of a router, or the router that a service is at."""
-        return self.urls.get(name) or f"at {_HOMES[name]}"
+        return self.urls.get(name) or f"at {_HOMES.get(name) or name.removesuffix(_QUEUES)}"
 
     def client(self, router: str) -> rpcmq.Client:
         """For users who are at ``router`` at first."""
@@ -95,6 +102,8 @@ class Cluster:
         services = [process for name, process in self._processes.items() if name not in ROUTERS]
         _end(services)
         _end([process for process in self._processes.values() if process not in services])
+        # The queue server of a router that was killed serves on.
+        _end_others(self._queue_servers.values())
         if not self.keep_logs:
             shutil.rmtree(self.logs, ignore_errors=True)
 
@@ -131,6 +140,12 @@ class Cluster:
                 raise ClusterFailed(f"the routers do not link; the log of the first:\n{self._log(ROUTERS[0])}")
             gevent.sleep(0.02)
 
+    def _meet_queue_servers(self, client: rpcmq.Client) -> None:
+        for name in ROUTERS:
+            address = rpcmq.Address("rpcmq.queues", name, "rpcmq.queue")
+            told = client.call(None, address, {"method": "rpcmq.ping"}, timeout=_START_SECONDS)
+            self._queue_servers[name] = told["pid"]
+
     def _start(self, client: rpcmq.Client, *names: str) -> None:
         for name in names:
             if name in NODES:
@@ -149,7 +164,9 @@ class Cluster:
         make_accounts(self.logs)
         for name in BILLERS:
             self._spawn(name, "examples.demo.billing", "--name", name)
-        client.declare_queue(QUEUE, lease=LEASE, timeout=_START_SECONDS)
+        settings = ["queue", "set", QUEUE, f"lease={LEASE:g}", "--create", "--router", self.urls[ROUTERS[0]]]
+        if call([sys.executable, "-m", "rpcmq", *settings], stdout=DEVNULL):
+            raise ClusterFailed(f"the queue {QUEUE!r} was not made; the log of {ROUTERS[0]}:\n{self._log(ROUTERS[0])}")
 
     def _spawn(self, name: str, module: str, *arguments: str) -> None:
         with (self.logs / f"{name}.log").open("wb") as log:
@@ -177,6 +194,22 @@ def _end(processes: list[Popen[bytes]]) -> None:
         except TimeoutExpired:
             process.kill()
             process.wait()
+
+
+def _end_others(pids: Iterable[int]) -> None:
+    """End processes that are not our children."""
+    living = set(pids)
+    deadline = monotonic() + _STOP_SECONDS
+    signals = dict.fromkeys(living, signal.SIGINT)
+    while living:
+        for pid in list(living):
+            try:
+                os.kill(pid, signals.pop(pid, 0))
+            except ProcessLookupError:
+                living.discard(pid)
+        if monotonic() > deadline:
+            signals = dict.fromkeys(living, signal.SIGKILL)
+        gevent.sleep(0.02)
 
 
 def exit_on_signals() -> None:

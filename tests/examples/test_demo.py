@@ -46,17 +46,21 @@ def table_rows(program: Program) -> dict[tuple[str, str], list[str]]:
     return rows
 
 
-def test_books_agree_though_a_router_and_a_node_are_killed(tmp_path: Path) -> None:
+def test_books_agree_though_a_router_a_biller_and_a_node_are_killed(tmp_path: Path) -> None:
     with demo(tmp_path, "--instances", "60", "--users", "12", "--no-report") as program:
         code = program.wait(100)
         assert code == 0, program.said()
         processes = pids(program)
         text = "\n".join(program.lines)
     assert set(processes) == {
-        "router-a", "router-b", "router-c", "network", "scheduler", "api", "node-1", "node-2", "node-3",
+        "router-a", "router-b", "router-c", "network", "scheduler", "api", "node-1", "node-2", "node-3", "biller-1",
+        "biller-2", "router-a.queues", "router-b.queues", "router-c.queues",
     }  # fmt: skip
     assert f"kill -9 {processes['router-a']}: router-a is gone after 24 boots" in text
     assert f"kill -9 {processes['node-2']}: node-2 is gone after 36 boots" in text
+    assert f"kill -9 {processes['biller-1']}: biller-1 is gone after 30 boots" in text
+    assert re.search(r"billing: (\d+) bills put = \1 done \+ 0 dead, at 3 queue servers", text)
+    assert re.search(r"billing: \d+ instances charged, each once", text)
     assert "boots: 60 started = " in text
     assert "WRONG" not in text
     assert re.search(r"lost calls: 0 of \d+", text) and re.search(r"doubled calls and casts: 0 of \d+", text)
@@ -77,11 +81,11 @@ def test_books_agree_though_a_router_and_a_node_are_killed(tmp_path: Path) -> No
 )
 def test_interrupted_it_leaves_nothing_behind(tmp_path: Path, number: int, expected: int) -> None:
     with demo(tmp_path, "--instances", "100000") as program:
-        program.expect("node-3 +pid", 60)
+        program.expect("router-c.queues +pid", 60)
         processes = pids(program)
         os.kill(program.pid, number)
         assert program.wait(60) == expected, program.said()
-    assert len(processes) == 9
+    assert len(processes) == 14
     eventually(lambda: all(map(is_gone, processes.values())), 10, "all processes are gone")
     assert list(tmp_path.iterdir()) == []
 

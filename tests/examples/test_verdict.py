@@ -13,7 +13,7 @@ from examples.demo.kills import felt
 from examples.demo.users import Boot, Told
 from examples.demo.verdict import Books, Killed, added_up, check
 
-KILLED = Killed("node-2", "router-a")
+KILLED = Killed("node-2", "router-a", "biller-1")
 
 
 def true_users() -> Any:
@@ -46,6 +46,12 @@ def true_books() -> Books:
     books.sent = {"compute.node-1": 2, "compute.node-2": 3}
     books.rules = 1
     books.listed = [{"id": 1, "host": "node-1"}]
+    books.billed = [1, 2]
+    books.charges = Counter({1: 1, 2: 1})
+    books.bills = [
+        {"ready": 0, "postponed": 0, "running": 0, "dead": 0, "counters": {"done": 2, "lost": 1}},
+        {"ready": 0, "postponed": 0, "running": 0, "dead": 0, "counters": {}},
+    ]
     return books
 
 
@@ -75,6 +81,13 @@ def test_true_books_agree() -> None:
         ("casts", lambda users, books: books.sent.update({"compute.node-2": 67})),
         ("casts", lambda users, books: books.waiting.update({"compute.node-2": 2})),
         ("fanout", lambda users, books: books.done["node-1"].update(rules=0)),
+        ("billing", lambda users, books: books.billed.append(3)),
+        ("billing", lambda users, books: books.charges.update({1: 1})),
+        ("billing", lambda users, books: books.charges.pop(2)),
+        ("billing", lambda users, books: books.charges.update({3: 1})),
+        ("billing", lambda users, books: books.bills[1].update(dead=1)),
+        ("billing", lambda users, books: books.bills[1].update(ready=1)),
+        ("billing", lambda users, books: books.bills[0]["counters"].update(done=1)),
         ("instances", lambda users, books: books.listed.clear()),
         ("instances", lambda users, books: books.listed.append({"id": 1, "host": "node-1"})),
         ("instances", lambda users, books: books.listed.append({"id": 2, "host": "node-1"})),
