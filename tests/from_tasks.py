@@ -13,13 +13,13 @@ from typing import Any
 from rpcmq import aio
 from tests.from_threads import in_thread
 
-__all__ = ["client", "service"]
+__all__ = ["client", "service", "worker"]
 
 _loop: asyncio.AbstractEventLoop | None = None
 _END: Any = object()
 _VERBS = {
     "call", "cast", "close", "connect", "declare", "describe", "fanout_cast", "kick", "multicall", "notify", "publish",
-    "purge", "query", "start", "statistics", "stop", "subscribe", "wait",
+    "purge", "put", "put_many", "query", "start", "statistics", "stop", "subscribe", "wait",
 }  # fmt: skip
 
 
@@ -170,4 +170,12 @@ def service(*args: Any, **settings: Any) -> Any:
     if "client" in settings:
         settings["client"] = settings["client"].driven.target
     made = in_thread(aio.Service, *args, **settings)
+    return _Driven(_Blocking(made, made))
+
+
+def worker(*args: Any, **settings: Any) -> Any:
+    """An :class:`rpcmq.aio.Worker` for use in greenlets."""
+    if "client" in settings:
+        settings["client"] = settings["client"].driven.target
+    made = in_thread(aio.Worker, *args, **settings)
     return _Driven(_Blocking(made, made))

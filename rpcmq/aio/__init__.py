@@ -6,15 +6,30 @@ The verbs of this module are those of one default client: :mod:`rpcmq.aio.defaul
 from __future__ import annotations
 
 from rpcmq.aio.client import Client
-from rpcmq.aio.default import call, cast, client, configure, fanout_cast, multicall, notify, publish, stub, subscribe
+from rpcmq.aio.default import (
+    call,
+    cast,
+    client,
+    configure,
+    fanout_cast,
+    multicall,
+    notify,
+    publish,
+    put,
+    put_many,
+    stub,
+    subscribe,
+)
 from rpcmq.aio.middleware import Middleware
 from rpcmq.aio.service import Service
 from rpcmq.aio.stubs import as_cast, as_fanout
+from rpcmq.aio.worker import Worker
 
 __all__ = [
     "Client",
     "Middleware",
     "Service",
+    "Worker",
     "as_cast",
     "as_fanout",
     "call",
@@ -25,6 +40,8 @@ __all__ = [
     "multicall",
     "notify",
     "publish",
+    "put",
+    "put_many",
     "stub",
     "subscribe",
 ]

@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeVar, Unpack, overload
 
 from rpcmq.aio.event_verbs import EventVerbs
 from rpcmq.aio.middleware import AnyMiddleware
+from rpcmq.aio.queue_verbs import QueueVerbs
 from rpcmq.aio.stream import Stream
 from rpcmq.client.arguments import check_progress, request_body
 from rpcmq.client.client import Client as PlainClient
@@ -26,7 +27,7 @@ from rpcmq.payload import Codec, ExceptionRegistry
 from rpcmq.payload.bounded_text import short_repr
 from rpcmq.threads.client import Client as ThreadClient
 from rpcmq.transport.thread_shell import ThreadShell
-from rpcmq.wire import Flag, Kind
+from rpcmq.wire import Address, Flag, Kind
 
 __all__ = ["Client"]
 
@@ -37,7 +38,7 @@ _FANOUT, _STREAM, _MANDATORY = int(Flag.FANOUT), int(Flag.STREAM), int(Flag.MAND
 
 
 @shown_as("Client")
-class Client(EventVerbs):
+class Client(EventVerbs, QueueVerbs):
     """A connection to a router under one identity, for the tasks of any number of event loops.
 
     Args:
@@ -244,6 +245,9 @@ class Client(EventVerbs):
             topic, options: as there. :func:`rpcmq.aio.as_cast` and :func:`rpcmq.aio.as_fanout` send a method otherwise.
         """
         return make_stub(service, topic, lambda: self, options, awaitable=True)
+
+    async def _call_queue(self, topic: Address, msg: Mapping[str, Any], timeout: float, *, mandatory: bool) -> Any:
+        return await self.call(None, topic, msg, timeout, mandatory=mandatory, retry=False)
 
     # --- through the pipeline ----------------------------------------------------------------
 

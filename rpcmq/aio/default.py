@@ -21,7 +21,20 @@ from rpcmq.payload.bounded_text import short_repr
 from rpcmq.transport.originals import allocate_lock
 from rpcmq.transport.thread_shell import ThreadShell
 
-__all__ = ["call", "cast", "client", "configure", "fanout_cast", "multicall", "notify", "publish", "stub", "subscribe"]
+__all__ = [
+    "call",
+    "cast",
+    "client",
+    "configure",
+    "fanout_cast",
+    "multicall",
+    "notify",
+    "publish",
+    "put",
+    "put_many",
+    "stub",
+    "subscribe",
+]
 
 S = TypeVar("S")
 
@@ -93,4 +106,6 @@ fanout_cast = _default.function(Client.fanout_cast)
 multicall = _default.function(Client.multicall)
 notify = _default.function(Client.notify)
 publish = _default.function(Client.publish)
+put = _default.function(Client.put)
+put_many = _default.function(Client.put_many)
 subscribe = _default.function(Client.subscribe)

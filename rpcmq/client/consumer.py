@@ -107,6 +107,11 @@ class Consumer:
         return self._link.home
 
     @property
+    def process(self) -> Process:
+        """The engines of the link over which it serves."""
+        return self._link.process
+
+    @property
     def started(self) -> bool:
         """Whether :meth:`start` was called, and succeeded."""
         return self._registration is not None

@@ -143,9 +143,9 @@ class Dispatcher:
         if answer.outcome == DONE:
             self._queue.done(given.fence)
         elif answer.outcome == REJECTED:
-            self._queue.rejected(now, given.fence, "", answer.text)
+            self._queue.rejected(now, given.fence, answer.worker, answer.text)
         else:
-            self._queue.failed(now, given.fence, "", answer.text, answer.again)
+            self._queue.failed(now, given.fence, answer.worker, answer.text, answer.again)
 
     def _not_answered(self, given: Given, error: CallError) -> None:
         if error.details.get("started") == "no":

@@ -130,6 +130,7 @@ class WorkAnswer(NamedTuple):
         again: seconds until it is to be tried again; None: as the queue's back-off says.
         format, result: of one that is done and whose result is wanted.
         seconds: that the worker has worked at it.
+        worker: the identity of its process.
     """
 
     outcome: str
@@ -138,6 +139,7 @@ class WorkAnswer(NamedTuple):
     format: int = 0
     result: bytes = b""
     seconds: float = 0.0
+    worker: str = ""
 
 
 def all_queues(owner: str = "") -> Address:

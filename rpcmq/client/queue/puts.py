@@ -4,35 +4,36 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from itertools import count
 from secrets import randbits
 from time import monotonic
-from typing import Any, Protocol
+from typing import Any
 
 from rpcmq.client.arguments import check_seconds, request_body
 from rpcmq.client.queue.protocol import PRIORITIES, PutAnswer, Record, all_queues, at_owner, check_queue
 from rpcmq.client.queue.records import pack_records
-from rpcmq.errors import AccessDenied, CallError, NoConsumer, Overloaded, PutRefused, PutUnknown, UsageError
+from rpcmq.client.queue.steps import Ask, Pause, Steps
+from rpcmq.errors import (
+    AccessDenied,
+    CallError,
+    NoConsumer,
+    Overloaded,
+    PutRefused,
+    PutUnknown,
+    RouterUnreachable,
+    UsageError,
+)
 from rpcmq.payload import Codec
 from rpcmq.payload.bounded_text import short_repr
-from rpcmq.transport.current_hub import pause
 from rpcmq.transport.originals import allocate_lock
-from rpcmq.wire import Address
 
-__all__ = ["Caller", "Producer", "PutOptions", "Receipt", "record_of"]
+__all__ = ["Producer", "PutOptions", "Receipt", "record_of"]
 
 #: Pauses between two attempts (seconds): the first, and the longest.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 _LONGEST_ID = 255
-
-
-class Caller(Protocol):
-    """Calls a method of a service and returns its result."""
-
-    def __call__(self, topic: Address, msg: Mapping[str, Any], timeout: float, *, mandatory: bool) -> Any:
-        """Call it; see :meth:`rpcmq.Client.call`."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,10 @@ class PutOptions:
             if value is not None and not (isinstance(value, str) and 0 < len(value.encode()) <= _LONGEST_ID):
                 raise UsageError(f"{name} must be a text of 1 to {_LONGEST_ID} bytes, not {short_repr(value)}")
 
+    def with_id(self, id: str) -> PutOptions:
+        """These options for the item ``id``."""
+        return replace(self, id=id)
+
 
 @dataclass(frozen=True)
 class Receipt:
@@ -90,12 +95,10 @@ class Producer:
     """Puts the items of one client.
 
     Args:
-        call: calls a service.
         codec: encodes what is put.
     """
 
-    def __init__(self, call: Caller, codec: Codec) -> None:
-        self._call = call
+    def __init__(self, codec: Codec) -> None:
         self._codec = codec
         self._owners: dict[str, str] = {}
         # Of this process alone: a child of a fork makes a producer of its own.
@@ -115,7 +118,7 @@ class Producer:
         with self._counting:
             return record._replace(counter=next(self._counter))
 
-    def put(self, queue: str, records: Sequence[Record], seconds: float) -> list[Receipt]:
+    def put(self, queue: str, records: Sequence[Record], seconds: float) -> Steps[list[Receipt]]:
         """Put ``records``, all or none, and return once they are on disk.
 
         Args:
@@ -129,31 +132,31 @@ class Producer:
         deadline = monotonic() + seconds
         attempt = _Attempt(self, queue, records, deadline)
         wait = _FIRST_PAUSE
-        while (receipts := attempt.make()) is None:
+        while (receipts := (yield from attempt.make())) is None:
             left = deadline - monotonic()
             if left <= 0:
                 attempt.give_up(seconds)
-            pause(min(wait, left))
+            yield Pause(min(wait, left))
             wait = min(_LONGEST_PAUSE, 2 * wait)
         return receipts
 
-    def owner(self, queue: str, seconds: float) -> str:
+    def owner(self, queue: str, seconds: float) -> Steps[str]:
         """The owner at which this client puts the items of ``queue``."""
         owner = self._owners.get(queue)
         if owner is None:
             message = {"method": "open", "args": {"queue": queue}}
-            owner = self._owners[queue] = str(self._call(all_queues(), message, seconds, mandatory=False))
+            owner = self._owners[queue] = str((yield Ask(all_queues(), message, seconds, False)))
         return owner
 
     def forget_owner(self, queue: str) -> None:
         """Ask for an owner again at the next put."""
         self._owners.pop(queue, None)
 
-    def offer(self, owner: str, queue: str, records: Sequence[Record], seconds: float) -> PutAnswer:
+    def offer(self, owner: str, queue: str, records: Sequence[Record], seconds: float) -> Steps[PutAnswer]:
         """Offer ``records`` to ``owner`` once."""
         args = {"producer": self._number, "records": pack_records(records)}
         message = {"method": "put", "args": args}
-        return PutAnswer(*self._call(at_owner(queue, owner), message, seconds, mandatory=True))
+        return PutAnswer(*(yield Ask(at_owner(queue, owner), message, seconds, True)))
 
     def shown_id(self, record: Record) -> str:
         """The id of an item as text."""
@@ -170,22 +173,18 @@ class _Attempt:
         self._asked = ""
         self._reason: Exception | None = None
 
-    def make(self) -> list[Receipt] | None:
+    def make(self) -> Steps[list[Receipt] | None]:
         """Try it once; None: it is to be tried again."""
         producer, queue = self._producer, self._queue
         try:
-            owner = self._asked or producer.owner(queue, self._left())
-        except AccessDenied:
-            raise
-        except CallError as error:
-            self._reason = error
+            owner = self._asked or (yield from producer.owner(queue, self._left()))
+        except (CallError, RouterUnreachable) as error:
+            self._failed(error)
             return None
         try:
-            answer = producer.offer(owner, queue, self._records, self._left())
-        except AccessDenied:
-            raise
-        except CallError as error:
-            self._reason = error
+            answer = yield from producer.offer(owner, queue, self._records, self._left())
+        except (CallError, RouterUnreachable) as error:
+            self._failed(error)
             if not _was_not_begun(error):
                 # Only this owner can tell whether it has them.
                 self._asked = owner
@@ -193,6 +192,11 @@ class _Attempt:
                 producer.forget_owner(queue)
             return None
         return self._receipts(owner, answer)
+
+    def _failed(self, error: CallError | RouterUnreachable) -> None:
+        if isinstance(error, AccessDenied) and not self._asked:
+            raise error
+        self._reason = error
 
     def _receipts(self, owner: str, answer: PutAnswer) -> list[Receipt]:
         if answer.refusal:
@@ -215,6 +219,8 @@ class _Attempt:
         Raises:
             PutRefused, PutUnknown: it was not put; it may have been.
         """
+        if not self._asked and isinstance(self._reason, RouterUnreachable):
+            raise self._reason
         if not self._asked:
             raise PutRefused(
                 f"queue {self._queue!r}: nothing was put within {seconds:g} s: {self._reason}. Is there a router with "
@@ -247,8 +253,10 @@ def record_of(codec: Codec, ctx: Any, msg: Mapping[str, Any], options: PutOption
     )  # fmt: skip
 
 
-def _was_not_begun(error: CallError) -> bool:
-    return isinstance(error, (NoConsumer, Overloaded)) or error.details.get("started") == "no"
+def _was_not_begun(error: CallError | RouterUnreachable) -> bool:
+    if isinstance(error, (NoConsumer, Overloaded, RouterUnreachable)):
+        return True
+    return error.details.get("started") == "no"
 
 
 def _digest(method: bytes, args: Mapping[str, Any]) -> bytes:

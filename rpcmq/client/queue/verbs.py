@@ -4,27 +4,26 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 from rpcmq.client.base import BaseClient
-from rpcmq.client.queue.puts import Producer, PutOptions, Receipt
+from rpcmq.client.queue.offers import Offers
+from rpcmq.client.queue.puts import PutOptions, Receipt
+from rpcmq.client.queue.steps import take
 from rpcmq.client.shown_names import shown_as
-from rpcmq.errors import UsageError
-from rpcmq.payload.bounded_text import short_repr
 from rpcmq.wire import Address
 
 __all__ = ["QueueVerbs"]
-
-#: Items of one ``put_many``.
-_MOST_ITEMS = 10_000
 
 
 @shown_as("Client")
 class QueueVerbs(BaseClient):
     """The verbs of work queues: put and put_many."""
 
-    _producer: Producer | None = None
-    _producer_of: object = None
+    @cached_property
+    def _offers(self) -> Offers:
+        return Offers()
 
     @abstractmethod
     def _call_queue(self, topic: Address, msg: Mapping[str, Any], timeout: float, *, mandatory: bool) -> Any:
@@ -69,8 +68,8 @@ class QueueVerbs(BaseClient):
             AccessDenied, PayloadError, RouterUnreachable, UsageError: as for :meth:`call`.
         """
         options = PutOptions(id, delay, priority, expires, key, keep_result)
-        producer = self._items()
-        return producer.put(queue, [producer.record(ctx, msg, options)], self._put_seconds(timeout))[0]
+        steps = self._offers.one(self.process, ctx, queue, msg, options, self._put_seconds(timeout))
+        return take(steps, self._call_queue)
 
     def put_many(
         self,
@@ -97,25 +96,12 @@ class QueueVerbs(BaseClient):
             A receipt for each.
 
         Raises:
-            PutRefused, PutUnknown, AccessDenied, PayloadError, RouterUnreachable, UsageError: as for :meth:`put`.
+            PutRefused: none was put; but where an id is that of another item, the others are put, as the text says.
+            PutUnknown, AccessDenied, PayloadError, RouterUnreachable, UsageError: as for :meth:`put`.
         """
-        if len(msgs) > _MOST_ITEMS:
-            raise UsageError(f"put_many takes {_MOST_ITEMS} items at a time, not {len(msgs)}: put them in parts")
-        if ids is not None and (len(ids) != len(msgs) or len(set(ids)) != len(ids)):
-            raise UsageError(f"ids must be one for each of the {len(msgs)} items, and differ, not {short_repr(ids)}")
-        producer = self._items()
-        records = [
-            producer.record(ctx, msg, PutOptions(id, delay, priority, expires, key, keep_result))
-            for msg, id in zip(msgs, ids if ids is not None else [None] * len(msgs), strict=True)
-        ]
-        return producer.put(queue, records, self._put_seconds(timeout)) if records else []
-
-    def _items(self) -> Producer:
-        """The producer of this client; after a fork, which has copied that of the parent, a new one."""
-        process = self.process
-        if self._producer is None or self._producer_of is not process:
-            self._producer, self._producer_of = Producer(self._call_queue, process.codec), process
-        return self._producer
+        options = PutOptions(None, delay, priority, expires, key, keep_result)
+        seconds = self._put_seconds(timeout)
+        return take(self._offers.many(self.process, ctx, queue, msgs, ids, options, seconds), self._call_queue)
 
     def _put_seconds(self, timeout: float | None) -> float:
         return self.sender.seconds(timeout)

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Sequence
-from functools import partial
-from time import monotonic
 from typing import Any, Unpack
 
 from rpcmq.client.client import Client
 from rpcmq.client.interrupts import is_interrupt
 from rpcmq.client.methods import check_endpoint
-from rpcmq.client.queue.items import Item, Reject, RetryLater, set_current_item
-from rpcmq.client.queue.protocol import DONE, FAILED, REJECTED, WORKERS, WorkAnswer, WorkOrder, check_queue
-from rpcmq.client.request import Request, current_request
+from rpcmq.client.process import Process
+from rpcmq.client.queue.attempts import Attempt, begun
+from rpcmq.client.queue.items import set_current_item
+from rpcmq.client.queue.protocol import WORKERS, check_queue
 from rpcmq.client.served_methods import ServedMethods, check_context
 from rpcmq.client.service import Service
 from rpcmq.config import ConnectionSettings
-from rpcmq.errors import PayloadRefused
-from rpcmq.payload.format import Format
+from rpcmq.core.process.task import Task
 
 __all__ = ["Worker"]
-
-#: The lease is over so much earlier here than where the item came from (seconds).
-_MARGIN = 1.0
 
 
 class Worker(Service):
@@ -67,10 +61,9 @@ class Worker(Service):
         )  # fmt: skip
         runner.methods = ServedMethods(endpoint, self.address, self.host, self.client, context)
 
-    def heard(self) -> float:
-        """The time at which a router was heard from last (monotonic seconds)."""
-        uplink = self.client.process.uplink
-        return monotonic() if uplink.ready and not uplink.heard else uplink.heard
+    def process_of(self, task: Task) -> Process:
+        """The engines of the link by which ``task`` came."""
+        return self._consumer.at(task).process
 
 
 class _Runner:
@@ -84,48 +77,18 @@ class _Runner:
 
     def run(self, ctx: Any, order: tuple[Any, ...]) -> tuple[Any, ...]:
         """Work at an item."""
-        asked = WorkOrder(*order)._replace(fence=(order[4][0], order[4][1]))
-        request = current_request()
-        assert request is not None
-        if asked.tell:
-            request.progress(None)
-        begun = monotonic()
-        answer = self._work(asked, request)
-        return tuple(answer._replace(seconds=monotonic() - begun))
-
-    def _work(self, asked: WorkOrder, request: Request) -> WorkAnswer:
-        set_current_item(Item(asked, partial(self._remaining, request, asked.lease)))
+        attempt = begun(order, self._worker.process_of)
         try:
-            result = self._result(asked)
-            format, encoded = int(Format.JSON), b""
-            if asked.wants_result:
-                format, encoded = self._worker.client.process.codec.encode(result)
-        except RetryLater as error:
-            return WorkAnswer(FAILED, str(error), error.seconds)
-        except Reject as error:
-            return WorkAnswer(REJECTED, str(error))
+            return attempt.done(self.methods.named(attempt.order.method, self._body(attempt))())
         except BaseException as error:
             if is_interrupt(error):
                 raise
-            return WorkAnswer(FAILED, _traceback_of(error))
+            return attempt.raised(error)
         finally:
             set_current_item(None)
-        return WorkAnswer(DONE, format=format, result=encoded)
 
-    def _result(self, order: WorkOrder) -> Any:
+    def _body(self, attempt: Attempt) -> dict[str, Any]:
         worker = self._worker
-        body = worker.client.process.payloads.item(worker.address, order.format, order.body)
-        if type(body) is not dict:
-            raise PayloadRefused(f"the item must be a mapping with context and args, not {type(body).__name__}")
-        return self.methods.named(order.method, body)()
-
-    def _remaining(self, request: Request, lease: float) -> float:
-        if request.cancelled:
-            return 0.0
-        return self._worker.heard() + lease - _MARGIN - monotonic()
-
-
-def _traceback_of(error: BaseException) -> str:
-    # Without the frame of the runner itself.
-    here = error.__traceback__.tb_next if error.__traceback__ is not None else None
-    return "".join(traceback.format_exception(type(error), error, here)).rstrip()
+        if worker.shell.is_current or not worker.client.process.payloads.limits:
+            return attempt.body(worker.address)
+        return worker.home.run_here(attempt.body, worker.address)

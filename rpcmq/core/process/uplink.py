@@ -16,6 +16,7 @@ from rpcmq.core.common.illegal_events import IllegalEvents
 from rpcmq.core.common.session import Session
 from rpcmq.core.process.mesh_moves import MeshMoves, mesh_of
 from rpcmq.core.process.new_work import begins_work
+from rpcmq.core.process.pulse import Pulse
 from rpcmq.core.process.uplink_states import OWN_EVENTS, TRANSITIONS, UplinkState
 from rpcmq.core.process.welcome import Welcome, believed
 from rpcmq.errors import ProtocolError
@@ -70,8 +71,7 @@ class Uplink(Session):
         self._handlers: list[Handler | None] = [None] * 256
         self._handlers[Kind.ROUTERS] = self.moves.routers_changed
         self._sequence = 0
-        self._next_heartbeat = 0.0
-        self._heartbeat_seconds = 5.0
+        self.pulse = Pulse()
         self.on_acknowledged: Callable[[list[bytes]], None] = lambda messages: None
         #: Called when what handles a message was interrupted, by a signal or an internal error.
         self.on_interrupted: Callable[[], object] = lambda: None
@@ -156,7 +156,7 @@ class Uplink(Session):
         return bool(self.outbox or self.unacknowledged)
 
     def _send_heartbeat(self) -> None:
-        self.send_last(pack(Kind.HEARTBEAT, sequence=self.received))
+        self.send_last(self.pulse.question(self.received))
         self.ack_was_sent()
 
     # --- inputs ------------------------------------------------------------------------------
@@ -170,6 +170,7 @@ class Uplink(Session):
                 hello = replace(hello, token=had.token, handle=had.handle, boot=had.boot, received=self.received)
             hello = self.moves.hello(hello, had)
             self.heard = now
+            self.pulse.greets(now)
             self._asked = False
             self.disconnected()
             self.send_first(hello.message())
@@ -270,16 +271,16 @@ class Uplink(Session):
 
     def tick(self, now: float) -> None:
         """Send a heartbeat when one is due."""
-        if self.ready and now >= self._next_heartbeat:
-            if now - self._next_heartbeat > _LATE:
+        if self.ready and now >= self.pulse.next:
+            if now - self.pulse.next > _LATE:
                 # This process was stopped or busy: it sent no heartbeat, so the router had nothing to answer.
                 self.heard = now
-            self._next_heartbeat = now + self._heartbeat_seconds
+            self.pulse.beats(now)
             self._send_heartbeat()
 
     def next_deadline(self) -> float | None:
         """The time of the next :meth:`tick` (monotonic seconds)."""
-        return self._next_heartbeat if self.ready else None
+        return self.pulse.next if self.ready else None
 
     def silent_seconds(self, now: float) -> float:
         """Return for how long the router has been silent beyond the limit (seconds); 0.0 if it is not."""
@@ -320,6 +321,8 @@ class Uplink(Session):
             self._happens("message")
             self._asked = False
             count = sequence_of(message)
+            if kind == Kind.HEARTBEAT:
+                self.pulse.answered(now, message)
             if kind == Kind.ACK or count:
                 self.on_acknowledged(self.acknowledged(count))
                 self.forget_arrived()
@@ -383,10 +386,10 @@ class Uplink(Session):
         same_mesh = self.moves.welcomed(said.resumed, mesh)
         self.router, self.origin = said, origin
         pace = believed(said)
-        self._heartbeat_seconds, self.unresponsive_seconds = pace.heartbeat_seconds, pace.unresponsive_seconds
+        self.unresponsive_seconds = pace.unresponsive_seconds
         self.lost_seconds, self.recovery_seconds = pace.lost_seconds or 0.0, pace.recovery_seconds
         self.max_message_bytes = pace.max_message_bytes
-        self._next_heartbeat = now + pace.heartbeat_seconds
+        self.pulse.welcomed(now, pace.heartbeat_seconds)
         if said.resumed:
             self.on_acknowledged(arrived)
             self.on_welcome(now, Welcome(True, same_handle, [], []))

@@ -21,13 +21,15 @@ from rpcmq.core.router.faults import reraise
 from rpcmq.core.router.link_states import TRANSITIONS, LinkState
 from rpcmq.core.router.model import Handler, Link
 from rpcmq.errors import ProtocolError
-from rpcmq.wire import KIND_AT, Kind, pack, sequence_of
+from rpcmq.wire import KIND_AT, Kind, pack, payload_of, sequence_of
 from rpcmq.wire.bodies import CONSUMER_ROLE, MESH_TYPE, QUEUE_TYPES, DrainBody, RefusedBody
 
 __all__ = ["SAID_GOODBYE", "LinkTable"]
 
 #: The reason for the end of a link whose process has left in order.
 SAID_GOODBYE = "said goodbye"
+#: Bytes of a process's HEARTBEAT that its answer returns: the time at which that was sent.
+_RETURNED = 8
 
 
 class LinkTable:
@@ -229,7 +231,7 @@ class LinkTable:
                 link.handlers[kind](now, link, message)
             elif kind == Kind.HEARTBEAT:
                 link.ack_was_sent()
-                link.send_last(pack(Kind.HEARTBEAT, sequence=link.received))
+                link.send_last(pack(Kind.HEARTBEAT, payload_of(message)[:_RETURNED], sequence=link.received))
         elif link.queue_type == MESH_TYPE and kind in (Kind.DRAIN, Kind.REFUSED, Kind.READ):
             link.handlers[kind](now, link, message)
         elif kind == Kind.DRAIN and self.draining:

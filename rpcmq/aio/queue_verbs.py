@@ -1,0 +1,96 @@
+"""The verbs of work queues for asyncio: put and put_many."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any, TypeVar
+
+from rpcmq.aio.base import BaseClient
+from rpcmq.client.queue.offers import Offers
+from rpcmq.client.queue.puts import PutOptions, Receipt
+from rpcmq.client.queue.steps import Pause, Steps
+from rpcmq.client.shown_names import shown_as
+from rpcmq.errors import RpcError
+from rpcmq.wire import Address
+
+__all__ = ["QueueVerbs"]
+
+T = TypeVar("T")
+
+
+@shown_as("Client")
+class QueueVerbs(BaseClient):
+    """The verbs of work queues: put and put_many."""
+
+    @cached_property
+    def _offers(self) -> Offers:
+        return Offers()
+
+    @abstractmethod
+    async def _call_queue(self, topic: Address, msg: Mapping[str, Any], timeout: float, *, mandatory: bool) -> Any:
+        """Call a queue server."""
+
+    async def put(
+        self,
+        ctx: Any,
+        queue: str,
+        msg: Mapping[str, Any],
+        *,
+        id: str | None = None,
+        delay: float = 0.0,
+        priority: int = 0,
+        expires: float = 0.0,
+        key: str | None = None,
+        keep_result: float = 0.0,
+        timeout: float | None = None,
+    ) -> Receipt:
+        """Put an item into a work queue; it is on disk when this returns. See :meth:`rpcmq.Client.put`.
+
+        A task that is cancelled does not know whether the item was put, unless it puts it again with the same ``id``.
+        """
+        options = PutOptions(id, delay, priority, expires, key, keep_result)
+        caller = self.caller
+        steps = self._offers.one(caller.bridge.process, ctx, queue, msg, options, caller.sender.seconds(timeout))
+        return await self._take(steps)
+
+    async def put_many(
+        self,
+        ctx: Any,
+        queue: str,
+        msgs: Sequence[Mapping[str, Any]],
+        *,
+        ids: Sequence[str] | None = None,
+        delay: float = 0.0,
+        priority: int = 0,
+        expires: float = 0.0,
+        key: str | None = None,
+        keep_result: float = 0.0,
+        timeout: float | None = None,
+    ) -> list[Receipt]:
+        """Put items at once, with one sync of the disk for all. See :meth:`rpcmq.Client.put_many`."""
+        options = PutOptions(None, delay, priority, expires, key, keep_result)
+        caller = self.caller
+        seconds = caller.sender.seconds(timeout)
+        return await self._take(self._offers.many(caller.bridge.process, ctx, queue, msgs, ids, options, seconds))
+
+    async def _take(self, steps: Steps[T]) -> T:
+        """Take all ``steps`` in this task; return their result."""
+        answer: Any = None
+        error: RpcError | None = None
+        while True:
+            try:
+                step = steps.send(answer) if error is None else steps.throw(error)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            answer = error = None
+            if isinstance(step, Pause):
+                await asyncio.sleep(step.seconds)
+                continue
+            try:
+                answer = await self._call_queue(step.topic, step.message, step.seconds, mandatory=step.mandatory)
+            except RpcError as raised:
+                error = raised

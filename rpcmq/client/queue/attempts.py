@@ -1,0 +1,133 @@
+"""An attempt at an item: all that a worker does around the method, in whatever way it runs that."""
+
+from __future__ import annotations
+
+import traceback
+import types
+from collections.abc import Callable
+from functools import partial
+from time import monotonic
+from typing import Any
+
+from rpcmq.client.consumer import PLAIN_VALUES
+from rpcmq.client.methods import ASYNC
+from rpcmq.client.process import Process
+from rpcmq.client.queue.items import Item, Reject, RetryLater, set_current_item
+from rpcmq.client.queue.protocol import DONE, FAILED, REJECTED, WorkAnswer, WorkOrder
+from rpcmq.client.request import Request, handling
+from rpcmq.core.process.pulse import Pulse
+from rpcmq.core.process.task import Task
+from rpcmq.errors import PayloadRefused, UsageError
+from rpcmq.payload.format import Format
+from rpcmq.wire import Address
+
+__all__ = ["Attempt", "begun"]
+
+#: The lease is over so much earlier here than where the item came from (seconds), or this share of it where that is
+#: less: clocks go at different rates.
+_MARGIN, _MARGIN_SHARE = 1.0, 0.1
+#: The router is asked so many times in the time of a lease, at least.
+_QUESTIONS = 4
+_JSON = int(Format.JSON)
+#: Characters of a reason; the end of a traceback says most.
+_LONGEST = 16_000
+
+
+class Attempt:
+    """One attempt.
+
+    Args:
+        order: as the queue server gave it.
+        request: by which it did.
+        process: the engines of the link by which it came.
+    """
+
+    def __init__(self, order: tuple[Any, ...], request: Request, process: Process) -> None:
+        self.order = WorkOrder(*order)._replace(fence=(order[4][0], order[4][1]))
+        self._process = process
+        self._begun = monotonic()
+        lease = self.order.lease
+        asks_more = process.uplink.pulse.at_most(lease / _QUESTIONS)
+        if self.order.tell or asks_more:
+            request.progress(None)
+        self.item = Item(self.order, partial(_remaining, process.uplink.pulse, request, lease))
+        set_current_item(self.item)
+
+    def body(self, address: Address) -> dict[str, Any]:
+        """The context and arguments that the item carries; at home where there is a trust policy.
+
+        Raises:
+            PayloadRefused: they are not decoded here.
+        """
+        body = self._process.payloads.item(address, self.order.format, self.order.body)
+        if type(body) is not dict:
+            raise PayloadRefused(f"the item must be a mapping with context and args, not {type(body).__name__}")
+        return body
+
+    def done(self, result: Any) -> tuple[Any, ...]:
+        """The answer to an item whose method has returned ``result``.
+
+        Raises:
+            PayloadError: the result is wanted, and cannot be encoded.
+            UsageError: the method has not run, or not to its end.
+        """
+        if type(result) not in PLAIN_VALUES:
+            _check_has_run(self.order.method, result)
+        if not self.order.wants_result:
+            return self._answer(DONE)
+        format, encoded = self._process.codec.encode(result)
+        return self._answer(DONE, format=format, result=encoded)
+
+    def raised(self, error: BaseException) -> tuple[Any, ...]:
+        """The answer to an item whose method has raised ``error``."""
+        if isinstance(error, RetryLater):
+            return self._answer(FAILED, str(error)[:_LONGEST], error.seconds)
+        if isinstance(error, Reject):
+            return self._answer(REJECTED, str(error)[:_LONGEST])
+        return self._answer(FAILED, _traceback_of(error))
+
+    def _answer(
+        self, outcome: str, text: str = "", again: float | None = None, format: int = _JSON, result: bytes = b""
+    ) -> tuple[Any, ...]:
+        seconds = monotonic() - self._begun
+        return tuple(WorkAnswer(outcome, text, again, format, result, seconds, self._process.identity))
+
+
+def begun(order: tuple[Any, ...], process_of: Callable[[Task], Process]) -> Attempt:
+    """Begin at the item of the current request.
+
+    Args:
+        process_of: the engines of the link by which it came.
+    """
+    current = handling()
+    assert current is not None
+    return Attempt(order, Request(*current), process_of(current[0]))
+
+
+def _remaining(pulse: Pulse, request: Request, lease: float) -> float:
+    if request.cancelled:
+        return 0.0
+    return pulse.counted_on + lease - min(_MARGIN, _MARGIN_SHARE * lease) - monotonic()
+
+
+def _check_has_run(method: str, result: Any) -> None:
+    kind = type(result)
+    if isinstance(result, (types.CoroutineType, types.GeneratorType)):
+        # Python need not complain as well that it was never awaited.
+        result.close()
+    if hasattr(kind, "__next__") or hasattr(kind, "__anext__"):
+        raise UsageError(
+            f"{method!r} gives its result item by item, and nobody asks a worker for these: have it run to its end, "
+            "and return"
+        )
+    if hasattr(kind, "__await__"):
+        raise UsageError(f"{method!r} returned something to await ({kind.__name__}): {ASYNC}")
+
+
+def _traceback_of(error: BaseException) -> str:
+    """The traceback from the method on, where it was called."""
+    here = error.__traceback__
+    while here is not None and str(here.tb_frame.f_globals.get("__name__")).startswith("rpcmq."):
+        here = here.tb_next
+    lines = traceback.format_exception(type(error), error, error.__traceback__ if here is None else here)
+    return "".join(lines).rstrip()[-_LONGEST:]

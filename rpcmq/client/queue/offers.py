@@ -1,0 +1,55 @@
+"""Items as a user gives them, checked and encoded, in the steps of a put."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rpcmq.client.process import Process
+from rpcmq.client.queue.puts import Producer, PutOptions, Receipt
+from rpcmq.client.queue.steps import Steps
+from rpcmq.errors import UsageError
+from rpcmq.payload.bounded_text import short_repr
+
+__all__ = ["Offers"]
+
+#: Items of one ``put_many``.
+_MOST_ITEMS = 10_000
+
+
+class Offers:
+    """The puts of one client."""
+
+    def __init__(self) -> None:
+        self._producer: Producer | None = None
+        self._producer_of: object = None
+
+    def one(
+        self, process: Process, ctx: Any, queue: str, msg: Mapping[str, Any], options: PutOptions, seconds: float
+    ) -> Steps[Receipt]:
+        """Put an item; see :meth:`rpcmq.Client.put`."""
+        producer = self._producer_for(process)
+        receipts = yield from producer.put(queue, [producer.record(ctx, msg, options)], seconds)
+        return receipts[0]
+
+    def many(
+        self, process: Process, ctx: Any, queue: str, msgs: Sequence[Mapping[str, Any]], ids: Sequence[str] | None,
+        options: PutOptions, seconds: float,
+    ) -> Steps[list[Receipt]]:  # fmt: skip
+        """Put items; see :meth:`rpcmq.Client.put_many`."""
+        if len(msgs) > _MOST_ITEMS:
+            raise UsageError(f"put_many takes {_MOST_ITEMS} items at a time, not {len(msgs)}: put them in parts")
+        if ids is not None and (len(ids) != len(msgs) or len(set(ids)) != len(ids)):
+            raise UsageError(f"ids must be one for each of the {len(msgs)} items, and differ, not {short_repr(ids)}")
+        producer = self._producer_for(process)
+        all_options = [options] * len(msgs) if ids is None else [options.with_id(id) for id in ids]
+        records = [producer.record(ctx, msg, each) for msg, each in zip(msgs, all_options, strict=True)]
+        if not records:
+            return []
+        return (yield from producer.put(queue, records, seconds))
+
+    def _producer_for(self, process: Process) -> Producer:
+        """The producer of this client; after a fork, which has copied that of the parent, a new one."""
+        if self._producer is None or self._producer_of is not process:
+            self._producer, self._producer_of = Producer(process.codec), process
+        return self._producer

@@ -1,0 +1,63 @@
+"""The verbs of queues, step by step, whoever takes the steps: a greenlet, a thread, or a task of asyncio."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from rpcmq.errors import RpcError
+from rpcmq.transport.current_hub import pause
+from rpcmq.wire import Address
+
+__all__ = ["Ask", "Caller", "Pause", "Steps", "take"]
+
+T = TypeVar("T")
+
+
+class Ask(NamedTuple):
+    """Call a queue server; its answer is sent into the steps, an :class:`RpcError` thrown.
+
+    Attributes:
+        mandatory: fail at once if it is not there.
+    """
+
+    topic: Address
+    message: Mapping[str, Any]
+    seconds: float
+    mandatory: bool
+
+
+class Pause(NamedTuple):
+    """Wait for so many seconds."""
+
+    seconds: float
+
+
+Steps = Generator[Ask | Pause, Any, T]
+
+
+class Caller(Protocol):
+    """Calls a method of a service and returns its result."""
+
+    def __call__(self, topic: Address, msg: Mapping[str, Any], timeout: float, *, mandatory: bool) -> Any:
+        """Call it; see :meth:`rpcmq.Client.call`."""
+
+
+def take(steps: Steps[T], call: Caller) -> T:
+    """Take all ``steps`` here; return their result."""
+    answer: Any = None
+    error: RpcError | None = None
+    while True:
+        try:
+            step = steps.send(answer) if error is None else steps.throw(error)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        answer = error = None
+        if isinstance(step, Pause):
+            pause(step.seconds)
+            continue
+        try:
+            answer = call(step.topic, step.message, step.seconds, mandatory=step.mandatory)
+        except RpcError as raised:
+            error = raised

@@ -1,0 +1,44 @@
+"""What is said of an item that cannot be put: there is no queue server, or it is away."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from rpcmq.errors import PutRefused, PutUnknown
+from rpcmq.testing import eventually
+from tests.from_threads import each_shell as client_shell  # noqa: F401
+from tests.queue_server.billing import Billing, message
+
+
+def test_without_a_queue_server_it_is_said_what_to_do(client):
+    with pytest.raises(PutRefused, match=r"nothing was put within 0.3 s.*rpcmq router --queue-dir DIR"):
+        client.put(None, "billing", message("charge", invoice=1), timeout=0.3)
+
+
+def test_a_put_waits_for_a_queue_server_that_is_started_again(client, queue_server, work):
+    billing = Billing()
+    work(billing)
+    client.put(None, "billing", message("charge", invoice=1))
+    eventually(lambda: billing.charged == [1])
+    queue_server.signal(signal.SIGTERM)
+    assert queue_server.wait() == 0
+    with pytest.raises((PutRefused, PutUnknown)):
+        client.put(None, "billing", message("charge", invoice=2), id="2", timeout=0.3)
+    queue_server.restart()
+    client.put(None, "billing", message("charge", invoice=2), id="2", timeout=60)
+    eventually(lambda: billing.charged == [1, 2])
+
+
+def test_a_put_whose_answer_does_not_come_is_unknown_and_may_be_put_again(client, queue_server, work):
+    client.put(None, "billing", message("charge", invoice=1))
+    queue_server.pause()
+    with pytest.raises(PutUnknown, match=r"here has not said within 0.5 s whether it has the 1 item"):
+        client.put(None, "billing", message("charge", invoice=2), id="2", timeout=0.5)
+    queue_server.resume()
+    client.put(None, "billing", message("charge", invoice=2), id="2", timeout=60)
+    billing = Billing()
+    work(billing)
+    eventually(lambda: len(billing.charged) == 2)
+    assert sorted(billing.charged) == [1, 2]
