@@ -13,7 +13,7 @@ from rpcmq.cli.exit_codes import ExitCode
 from rpcmq.cli.options import State, make_client, positive
 from rpcmq.cli.output import Output
 from rpcmq.cli.text import plain
-from rpcmq.errors import CallError, NoConsumer, RpcError
+from rpcmq.errors import AccessDenied, CallError, NoConsumer, RpcError
 
 if TYPE_CHECKING:
     from rpcmq.client.queue.operators import Operators
@@ -64,6 +64,7 @@ def ask(state: State, owner: str | None, timeout: float, request: Callable[[Oper
     with make_client(state, timeout) as client:
         operators = Operators(client, timeout)
         owners = [owner] if owner else operators.routers()
+        denied: list[AccessDenied] = []
 
         def ask_one(name: str) -> None:
             try:
@@ -72,10 +73,14 @@ def ask(state: State, owner: str | None, timeout: float, request: Callable[[Oper
                 pass  # a router without queues
             except CallError as error:
                 answers.silent[name] = str(error)
+                if isinstance(error, AccessDenied):
+                    denied.append(error)
 
         for begin in range(0, len(owners), _AT_ONCE):
             asked = [gevent.spawn(ask_one, name) for name in owners[begin : begin + _AT_ONCE]]
             gevent.joinall(asked, raise_error=True)
+        if denied and not answers.by_owner:
+            raise denied[0]
         if not answers.by_owner and not answers.silent:
             where = f"router {owner!r}" if owner else "no router of this mesh"
             has = "has no queue server, or is not there" if owner else "has a queue server"

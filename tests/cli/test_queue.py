@@ -13,8 +13,10 @@ from typing import Any
 import pytest
 
 from rpcmq import Client, Reject, Worker
+from rpcmq.errors import AccessDenied
 from rpcmq.testing import InProcessRouter, eventually, routers
 from rpcmq.testing.processes import Program
+from tests.server.daemons import router as daemon
 
 pytestmark = pytest.mark.integration
 
@@ -199,3 +201,37 @@ def test_a_queue_server_that_does_not_answer_is_named(tmp_path: Path, invoke: In
         ended = invoke("queue", "ls", "--timeout", "0.5", "--router", lone.url)
         assert ended.returncode == 1 and "the queue server of a does not answer: " in ended.stdout
         server.resume()
+
+
+def test_the_right_to_look_is_not_the_right_to_change_or_to_put(tmp_path: Path, invoke: Invoke) -> None:
+    keys = str(tmp_path / "keys")
+    assert invoke("init", keys).returncode == 0
+    rights = {
+        "viewer": ["call:rpcmq.queue.admin/look.#", "admin:mesh"],
+        "operator": ["call:rpcmq.queue.admin/look.#,change.#", "admin:mesh"],
+        "web": ["call:rpcmq.queue/billing.#,rpcmq.queues.#"],
+    }
+    for name, allowed in rights.items():
+        flags = [flag for right in allowed for flag in ("--allow", right)]
+        assert invoke("keys", "add", name, *flags, "--keys", keys).returncode == 0
+    with daemon("--keys", keys, "--queue-dir", str(tmp_path / "queue")) as running:
+        env = {name: {"RPCMQ_ROUTER": running.url, "RPCMQ_KEY_FILE": f"{keys}/{name}.key"} for name in rights}
+        message = {"method": "charge", "args": {"invoice": 1}}
+        with Client(running.url, key_file=f"{keys}/web.key") as client:
+            assert client.put(None, "billing", message, timeout=60).is_new
+        assert [row["queue"] for row in _listed(invoke, env["viewer"])] == ["billing"]
+        refused = [("web", "ls"), ("viewer", "pause", "billing"), ("viewer", "drop", "billing", "--all")]
+        for name, *command in refused:
+            ended = invoke("queue", *command, "--json", env=env[name])
+            assert ended.returncode == 9 and json.loads(ended.stderr)["error"] == "AccessDenied", ended.stderr
+        assert invoke("queue", "pause", "billing", env=env["operator"]).returncode == 0
+        with (
+            Client(running.url, key_file=f"{keys}/operator.key") as client,
+            pytest.raises(AccessDenied, match="no right to call 'rpcmq"),
+        ):
+            client.put(None, "billing", message, timeout=5)
+
+
+def _listed(invoke: Invoke, env: dict[str, str]) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = answer_of(invoke("queue", "ls", "--json", env=env))["owners"][0]["queues"]
+    return rows
