@@ -12,6 +12,7 @@ import gevent
 from gevent import socket, subprocess
 from gevent.event import Event
 
+from rpcmq.queue_server.gathered_changes import GatheredChanges
 from rpcmq.server.log import log_event
 from rpcmq.store.contract import (
     Change,
@@ -89,6 +90,7 @@ class StoreProcess:
         self._tickets = 0
         #: By ticket, in their order: letter, content, and who waits for the answer.
         self._open: dict[int, tuple[bytes, bytes, Callable[[Any], object]]] = {}
+        self._gathered = GatheredChanges()
         self._unsent: list[bytes] = []
         self._has_unsent = Event()
         self._has_opened = Event()
@@ -105,7 +107,10 @@ class StoreProcess:
 
     def apply(self, changes: Sequence[Change], then: Callable[[list[Verdict]], object]) -> None:
         """Make ``changes`` durable, and call ``then`` with the verdicts when they are."""
-        self._ask(APPLY, encode_changes(changes), lambda content: then(decode_verdicts(content)))
+        if self._gathered.is_full:
+            self._ask_gathered()
+        self._gathered.add(changes, then)
+        self._has_unsent.set()
 
     def read(self, lane: Lane, after: int, most: int, most_bytes: int, then: Callable[[Items], object]) -> None:
         """Read items that are ready; see :meth:`rpcmq.store.contract.Store.read`."""
@@ -141,7 +146,16 @@ class StoreProcess:
         """Ask for the numbers of items; see :meth:`rpcmq.store.contract.Store.recount`."""
         self._ask(RECOUNT, b"", lambda content: then(decode_recovered(content)))
 
+    def _ask_gathered(self) -> None:
+        gathered, self._gathered = self._gathered, GatheredChanges()
+        if gathered:
+            self._ask_now(APPLY, gathered.content, lambda content: gathered.answer(content, self._failed))
+
     def _ask(self, letter: bytes, content: bytes, then: Callable[[Any], object]) -> None:
+        self._ask_gathered()  # those that came before it
+        self._ask_now(letter, content, then)
+
+    def _ask_now(self, letter: bytes, content: bytes, then: Callable[[Any], object]) -> None:
         self._tickets += 1
         self._open[self._tickets] = letter, content, then
         self._put(frame(self._tickets, letter, content))
@@ -153,7 +167,7 @@ class StoreProcess:
     @property
     def unanswered(self) -> int:
         """Number of requests that are not answered yet."""
-        return len(self._open)
+        return len(self._open) + bool(self._gathered)
 
     # --- the process -------------------------------------------------------------------------
 
@@ -218,6 +232,7 @@ class StoreProcess:
         while True:
             self._has_unsent.wait()
             self._has_unsent.clear()
+            self._ask_gathered()
             unsent, self._unsent = self._unsent, []
             try:
                 peer.sendall(b"".join(unsent))
@@ -251,10 +266,13 @@ class StoreProcess:
         elif (asked := self._open.pop(ticket, None)) is not None:
             try:
                 asked[2](decode_items(content) if letter in ITEMS else content)
-            except Exception:
+            except Exception as error:
                 # The answers of others must come.
-                self.faults += 1
-                log.exception("the answer of the queue store could not be used")
+                self._failed(error)
+
+    def _failed(self, error: Exception) -> None:
+        self.faults += 1
+        log.error("the answer of the queue store could not be used", exc_info=error)
 
     def close(self) -> None:
         """End the process once the store is closed; what is not answered is not waited for."""
