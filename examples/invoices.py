@@ -62,8 +62,8 @@ class Billing:
 
 
 def work(router: str, database: str) -> None:
-    """Be a worker until killed."""
-    with rpcmq.Worker("billing", Billing(database), router=router, concurrency=4) as worker:
+    """Be a worker until killed, in plain threads: SQLite would stop all greenlets."""
+    with rpcmq.Worker("billing", Billing(database), router=router, concurrency=4, shell="threads") as worker:
         worker.wait()
 
 

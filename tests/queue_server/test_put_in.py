@@ -62,7 +62,7 @@ def places(database: str) -> Iterator[list[Place]]:
 def test_each_item_is_worked_at_once_though_stores_are_killed_while_they_take_them_up(
     places: list[Place], database: str
 ) -> None:
-    committed = []
+    committed: list[int] = []
     with psycopg.connect(database) as connection:
         for transaction in range(120):
             numbers = range(transaction * 10, transaction * 10 + 10)
@@ -83,12 +83,10 @@ def test_each_item_is_worked_at_once_though_stores_are_killed_while_they_take_th
         eventually(all_charged, 60)
 
         def is_drained() -> bool:
-            tables = (
-                "(SELECT FROM rpcmq.items UNION ALL SELECT FROM rpcmq.incoming UNION ALL SELECT FROM rpcmq.dead) AS t"
-            )
-            (left,) = connection.execute(f"SELECT count(*) FROM {tables}").fetchone() or (1,)
+            tables = " UNION ALL ".join(f"SELECT FROM rpcmq.{table}" for table in ("items", "incoming", "dead"))
+            left = connection.execute(f"SELECT count(*) FROM ({tables}) AS t".encode()).fetchone()
             connection.commit()
-            return left == 0
+            return left == (0,)
 
         eventually(is_drained, 60)
     assert sorted(places[0].billing.charged + places[1].billing.charged) == committed

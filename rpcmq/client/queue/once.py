@@ -18,6 +18,8 @@ T = TypeVar("T")
 
 _SAVEPOINT = "rpcmq_once"
 _DAY = 86_400.0
+#: The connections in use by blocks of once(), by their ids.
+_in_use: dict[int, object] = {}
 
 
 @contextmanager
@@ -41,7 +43,8 @@ def once(connection: Any, item: Item | None, *, dialect: Dialect | None = None) 
     The table of marks must be there: :func:`rpcmq.once_schema`.
 
     Args:
-        connection: of ``sqlite3``, ``apsw``, ``psycopg`` or ``psycopg2``, that does not commit each statement alone.
+        connection: of ``sqlite3``, ``apsw``, ``psycopg`` or ``psycopg2``, that does not commit each statement alone,
+            and that no other item uses meanwhile.
         item: as :func:`rpcmq.current_item` has returned it.
         dialect: of another database.
 
@@ -53,29 +56,18 @@ def once(connection: Any, item: Item | None, *, dialect: Dialect | None = None) 
     if item is None:
         raise UsageError("once() needs an item: rpcmq.current_item() has one in the method of a worker, and only there")
     item.check()
-    has_joined = database.is_open(connection)
-    if not has_joined and (setting := database.autocommit(connection)):
+    token = object()
+    if _in_use.setdefault(id(connection), token) is not token:
+        # Each would commit what the other one has begun.
         raise UsageError(
-            f"once() needs a transaction, and this connection commits each statement alone ({setting}): connect "
-            "without that, or begin a transaction on it before"
+            "another block of once() uses this connection: give each item a connection of its own, from a pool for "
+            "instance, or one to each thread"
         )
     try:
-        if not has_joined:
-            database.begin(connection)
-        is_first = _mark(database, connection, item)
-        if has_joined and not is_first:
-            # Or each run would commit what was written before.
-            database.rollback(connection)
-            if not database.is_open(connection):
-                database.begin(connection)
-        database.execute(connection, f"SAVEPOINT {_SAVEPOINT}")
-        yield is_first
-        _check_transaction(database, connection)
-        item.check()
-        database.commit(connection)
-    except BaseException:
-        _undo(database, connection)
-        raise
+        with _marked(database, connection, item) as is_first:
+            yield is_first
+    finally:
+        del _in_use[id(connection)]
 
 
 def once_schema(connection: Any, *, dialect: Dialect | None = None) -> None:
@@ -121,6 +113,33 @@ def forget_marks(connection: Any, older_than: float = 30 * _DAY, *, dialect: Dia
     ):
         forgotten += deleted
     return forgotten
+
+
+@contextmanager
+def _marked(database: Dialect, connection: Any, item: Item) -> Iterator[bool]:
+    has_joined = database.is_open(connection)
+    if not has_joined and (setting := database.autocommit(connection)):
+        raise UsageError(
+            f"once() needs a transaction, and this connection commits each statement alone ({setting}): connect "
+            "without that, or begin a transaction on it before"
+        )
+    try:
+        if not has_joined:
+            database.begin(connection)
+        is_first = _mark(database, connection, item)
+        if has_joined and not is_first:
+            # Or each run would commit what was written before.
+            database.rollback(connection)
+            if not database.is_open(connection):
+                database.begin(connection)
+        database.execute(connection, f"SAVEPOINT {_SAVEPOINT}")
+        yield is_first
+        _check_transaction(database, connection)
+        item.check()
+        database.commit(connection)
+    except BaseException:
+        _undo(database, connection)
+        raise
 
 
 def _mark(database: Dialect, connection: Any, item: Item) -> bool:

@@ -194,6 +194,14 @@ def test_old_marks_are_forgotten(connection: Any, connect: Connect) -> None:
         rpcmq.forget_marks(connection)
 
 
+def test_a_connection_that_another_item_uses_is_refused(connection: Any, connect: Connect) -> None:
+    """Or each would commit half of the other's effect."""
+    with pytest.raises(UsageError, match=r"another block of once\(\) uses this connection: give each item"):
+        work(connection, item(), lambda: work(connection, item("invoice-18")))
+    assert effects(connect) == 0
+    assert work(connection, item()) is True
+
+
 def test_no_item_is_refused(connection: Any) -> None:
     with pytest.raises(UsageError, match=r"current_item\(\) has one in the method of a worker"):
         work(connection, None)  # type: ignore[arg-type]
