@@ -17,7 +17,7 @@ def settings_for(config: RouterConfig) -> Settings:
     """Settings that ``config`` describes."""
     settings = Settings()
     made = _made_id(config.router.name or socket.gethostname(), config.router.listen)
-    if config.mesh.peers or config.mesh.peer:
+    if config.mesh.peers or config.mesh.peer or config.queue.dir:
         settings.router_id = made
     apply(config, settings)
     # One without peers may be linked to others while it runs, and keeps the id in the keys of its processes.

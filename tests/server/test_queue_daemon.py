@@ -8,6 +8,7 @@ import signal
 import socket
 import urllib.request
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -136,53 +137,35 @@ def test_a_queue_server_that_is_killed_comes_back_with_its_items(flags: tuple[st
         assert daemon.exit_code() == 0
 
 
-def test_a_router_that_is_killed_goes_on_with_its_queue_server(flags: tuple[str, ...], billing: Billing) -> None:
-    """It is the same process, with all of its items; what a worker has is in doubt, for no other router knows of it."""
-    with router(*flags) as first, Client(first.url) as client:
-        client.call(None, Address(CHANGE, "", OPERATORS), LEASE, SECONDS)
+@pytest.mark.parametrize("peers", [0, 1])
+def test_a_router_that_is_killed_goes_on_with_its_queue_server_and_no_item_is_in_doubt(
+    flags: tuple[str, ...], billing: Billing, peers: int
+) -> None:
+    patient = ("--recovery-seconds", "2.5")
+    with ExitStack() as stack:
+        others = [stack.enter_context(router(*patient, "--name", f"other-{number}")) for number in range(peers)]
+        own = (*flags, *patient, *(part for other in others for part in ("--peer", other.url)))
+        first = stack.enter_context(router(*own))
+        eventually(lambda: sum(each["state"] == "answering" for each in page(first, "/mesh")["routers"]) == peers)
+        client = stack.enter_context(Client(first.url))
         worker = Worker("billing", billing, router=first.url)
         worker.start()
         client.put(None, "billing", MESSAGE)
         eventually(lambda: billing.begun)
+        eventually(lambda: is_serving(first))
         pid = queue(first)["pid"]
         kill(first)
-        with router(*flags) as second:
-            second.wait_for("queue server adopted", pid=pid)
-            eventually(lambda: is_serving(second) and queue(second)["adopted"])
-            client.put(None, "billing", {"method": "charge", "args": {"invoice": 18}})
-            billing.leave.set()
-            eventually(lambda: counts(second)["counters"].get("done") == 2)
-            assert queue(second)["pid"] == pid and set(billing.done) == {17, 18}
-            worker.stop()
-            second.signal(signal.SIGTERM)
-            assert second.exit_code() == 0 and gone(pid)
-
-
-def test_in_a_mesh_no_item_is_in_doubt_because_its_router_was_killed(flags: tuple[str, ...], billing: Billing) -> None:
-    patient = ("--recovery-seconds", "2.5")
-    with (
-        router(*patient, "--name", "b") as other,
-        router(*flags, *patient, "--name", "a", "--peer", other.url) as first,
-    ):
-        eventually(lambda: any(each["state"] == "answering" for each in page(first, "/mesh")["routers"]))
-        with Client(first.url) as client:
-            worker = Worker("billing", billing, router=first.url)
-            worker.start()
-            client.put(None, "billing", MESSAGE)
-            eventually(lambda: billing.begun)
-            eventually(lambda: is_serving(first))
-            pid = queue(first)["pid"]
-            kill(first)
-            with router(*flags, *patient, "--name", "a", "--peer", other.url) as second:
-                second.wait_for("queue server adopted", pid=pid)
-                eventually(lambda: is_serving(second) and queue(second)["adopted"])
-                client.put(None, "billing", {"method": "charge", "args": {"invoice": 18}})
-                billing.leave.set()
-                eventually(lambda: counts(second)["counters"].get("done") == 2)
-                assert billing.done == billing.begun and sorted(billing.done) == [17, 18]
-                worker.stop()
-                second.signal(signal.SIGTERM)
-                assert second.exit_code() == 0 and gone(pid)
+        second = stack.enter_context(router(*own))
+        second.wait_for("queue server adopted", pid=pid)
+        eventually(lambda: is_serving(second) and queue(second)["adopted"])
+        client.put(None, "billing", {"method": "charge", "args": {"invoice": 18}})
+        billing.leave.set()
+        eventually(lambda: counts(second)["counters"].get("done") == 2)
+        assert billing.done == billing.begun and sorted(billing.done) == [17, 18]
+        assert queue(second)["pid"] == pid and counts(second)["counters"]["given"] == 2
+        worker.stop()
+        second.signal(signal.SIGTERM)
+        assert second.exit_code() == 0 and gone(pid)
 
 
 def test_the_queue_server_of_a_router_that_does_not_come_back_ends(flags: tuple[str, ...]) -> None:

@@ -34,6 +34,8 @@ class Settings:
     mesh_name: str = _of("mesh.name")
     mesh_peers: tuple[str, ...] = _of("mesh.peers")
     mesh_peer: tuple[Peer, ...] = _of("mesh.peer")
+    #: Not empty: its queue server outlives it, and must not lose sight of what workers have.
+    queue_dir: str = _of("queue.dir")
     mesh_dial: str = _of("mesh.dial")
     mesh_advertise: tuple[str, ...] = _of("mesh.advertise")
     mesh_domains: tuple[str, ...] = _of("mesh.domains")

@@ -48,10 +48,11 @@ class ProcessNews:
         self._message = b""
         #: The last that processes were sent.
         self._told: Mapping[str, Any] = {}
-        #: Also while there is no other router: processes may come from the one that was there.
-        self._adopts = False
+        #: Also while there is no other router: processes may come from the one that was there, or from the former
+        #: life of this one, whose queue server goes on.
         settings = context.node.settings
-        if settings.mesh_peers or settings.mesh_peer:
+        self._adopts = bool(settings.queue_dir)
+        if settings.mesh_peers or settings.mesh_peer or settings.queue_dir:
             self.changed(context.node.now)
 
     def changed(self, now: float) -> None:

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from rpcmq.core.router.settings import Settings
 from rpcmq.testing.mesh_network import MeshNetwork, Process
+from rpcmq.testing.network import Network
 from rpcmq.wire import Kind
 from rpcmq.wire.json_body import control
 from rpcmq.wire.mesh_bodies import MemberBody, MembersBody, RoutersBody
@@ -201,6 +203,15 @@ def test_processes_are_told_of_the_routers_and_of_each_change(net: MeshNetwork) 
     assert told_routers(follower) == [["a", "c", "d"]]
     net.advance(200.0)
     assert told_routers(follower) == told_routers(other) == []
+
+
+@pytest.mark.parametrize("queue_dir", ["", "/var/lib/rpcmq/queue"])
+def test_a_router_whose_queue_server_outlives_it_goes_on_with_calls_of_its_former_life(queue_dir: str) -> None:
+    router = Network(Settings(queue_dir=queue_dir)).router
+    assert bool(router.links.mesh) == bool(queue_dir)
+    if queue_dir:
+        body = RoutersBody.parse(router.links.mesh)
+        assert body.adopts and len(body.routers) == 1
 
 
 def test_a_process_of_a_router_that_was_alone_is_told_when_others_come(empty: MeshNetwork) -> None:
