@@ -109,6 +109,10 @@ class QueueSettings:
         60.0, seconds(0, DAY), "seconds for which a queue server whose router has died waits for its next life"
     )
 
+    takeover_seconds: float = setting(
+        10.0, seconds(1, DAY), "seconds after which other routers work at the items of one that is gone, in queue.store"
+    )
+
     @property
     def has_server(self) -> bool:
         """Whether the router has a queue server."""

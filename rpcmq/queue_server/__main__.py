@@ -22,10 +22,11 @@ from rpcmq.queue_server.router_watch import watch_router
 from rpcmq.queue_server.server import QueueServer
 from rpcmq.queue_server.status_report import StatusReport
 from rpcmq.queue_server.store_process import StoreProcess
+from rpcmq.queue_server.takeover import Heirs, heir_command, until_over
 from rpcmq.server.limits import tune_gc
 from rpcmq.server.log import log_event, log_hub_errors, start_logging
 from rpcmq.store.contract import StoreError
-from rpcmq.store.location import STORE_VARIABLE, shown
+from rpcmq.store.location import STORE_VARIABLE, is_database, shown
 
 __all__ = ["main"]
 
@@ -34,6 +35,8 @@ log = logging.getLogger("rpcmq.queue")
 #: Exit code of a server whose store or settings cannot be used.
 _HOPELESS = 2
 _FAILED = 1
+#: Seconds for which the heir of an owner that is back waits for what runs. The owner waits as long.
+_GIVING_BACK = 5.0
 
 
 def _arguments(given: Sequence[str] | None) -> argparse.Namespace:
@@ -47,6 +50,10 @@ def _arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--key-fd", type=int, help="file with the key")
     parser.add_argument("--parent", type=int, help="pid of the router: without it this process ends")
     parser.add_argument("--orphan-seconds", type=float, default=0.0, help="how long it waits for its next life")
+    parser.add_argument(
+        "--takeover-seconds", type=float, default=10.0, help="take over owners that are gone for so long"
+    )
+    parser.add_argument("--heir", default="", help="name of the router that has taken over the items of the owner")
     parser.add_argument("--log-format", default="text", choices=("text", "json"))
     parser.add_argument("--log-level", default="info")
     return parser.parse_args(given)
@@ -59,8 +66,10 @@ class _Program:
         self._arguments = arguments
         self._url, self._owner = arguments.router, arguments.owner
         key = "" if arguments.key_fd is None else f"/proc/self/fd/{arguments.key_fd}"
-        self._client = Client(self._url, f"rpcmq.queue:{self._owner}", shell="gevent", key_file=key)
-        self._store = StoreProcess(arguments.store, self._owner)
+        name = f"{self._owner}@{arguments.heir}" if arguments.heir else self._owner
+        self._client = Client(self._url, f"rpcmq.queue:{name}", shell="gevent", key_file=key)
+        self._store = StoreProcess(arguments.store, self._owner, is_heir=bool(arguments.heir))
+        self._heirs: Heirs | None = None
         self._server: QueueServer | None = None
         self._stopping: gevent.Greenlet[..., None] | None = None
         self._report: StatusReport | None = None
@@ -80,12 +89,15 @@ class _Program:
             self._serve()
         except StoreError as error:
             log_event(log, logging.ERROR, "queue refused", str(error))
-            code = _HOPELESS
+            # The next life reads anew what is there.
+            code = _FAILED if self._store.was_taken else _HOPELESS
         except RpcError as error:
             log_event(log, logging.ERROR, "queue refused", f"the router at {self._url}: {error}")
             code = _FAILED
         except gevent.GreenletExit:
             pass  # it was to end before the store was there
+        if self._heirs is not None:
+            self._heirs.stop(is_in_order=code == 0)
         if self._report is not None:
             self._report.close()
         self._store.close()
@@ -93,12 +105,34 @@ class _Program:
         return code
 
     def _serve(self) -> None:
-        self._server = QueueServer(self._client, self._owner, self._store, self._store.wait())
+        is_heir = bool(self._arguments.heir)
+        self._server = QueueServer(self._client, self._owner, self._store, self._store.wait(), is_heir)
+        if is_heir:
+            gevent.spawn(self._give_back)
+        elif is_database(self._arguments.store):
+            self._heirs = self._new_heirs()
         where = shown(self._arguments.store)
         log_event(log, logging.INFO, "queue server", f"queues of {self._owner} in {where} are served")
         self._server.run()
         if self._store.refusal:
             raise StoreError(self._store.refusal)
+
+    def _new_heirs(self) -> Heirs:
+        arguments = self._arguments
+        given = ["--router", self._url, "--heir", self._owner]
+        given += ["--log-format", arguments.log_format, "--log-level", arguments.log_level]
+        inherited = [] if arguments.key_fd is None else [arguments.key_fd]
+        if inherited:
+            given += ["--key-fd", str(arguments.key_fd)]
+        os.environ[STORE_VARIABLE] = arguments.store
+        return Heirs(self._store, heir_command(given), inherited, arguments.takeover_seconds)
+
+    def _give_back(self) -> None:
+        """End when the owner is back, or has nothing left."""
+        assert self._server is not None
+        reason = until_over(self._store)
+        log_event(log, logging.INFO, "queue given back", f"the items of {self._owner} are given back: {reason}")
+        self._stopping = gevent.spawn(self._server.stop, _GIVING_BACK)
 
     # --- state -------------------------------------------------------------------------------
 

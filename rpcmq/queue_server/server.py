@@ -50,14 +50,18 @@ class QueueServer:
         client: of the router that it belongs to.
         owner: the name of that router.
         store: that has opened, with the content ``recovered``.
+        is_heir: that router is gone: what is put without an owner in mind goes to others.
     """
 
-    def __init__(self, client: Client, owner: str, store: StoreProcess, recovered: Recovered) -> None:
+    def __init__(
+        self, client: Client, owner: str, store: StoreProcess, recovered: Recovered, is_heir: bool = False
+    ) -> None:
         self._client = client
         self._owner = owner
         # One clock for the wall, so that a step of it while this runs changes no order.
         self._offset = time.time() - monotonic()
         self.store = store
+        self._is_heir = is_heir
         self._ready: dict[str, WorkQueue] = {}
         self._wake = Event()
         self._is_over = False
@@ -102,14 +106,15 @@ class QueueServer:
 
     def run(self) -> None:
         """Serve until :meth:`stop`, or until the store cannot be used any more."""
-        everything = Service(
-            all_queues().topic, AllQueues(self._owner, self.serve), host=self._owner, client=self._client,
-            exchange=QUEUES,
-        )  # fmt: skip
         for name in self._known:
             self.serve(name)
-        everything.start(_ROUTER)
-        self._services[""] = everything
+        if not self._is_heir:
+            everything = Service(
+                all_queues().topic, AllQueues(self._owner, self.serve), host=self._owner, client=self._client,
+                exchange=QUEUES,
+            )  # fmt: skip
+            everything.start(_ROUTER)
+            self._services[""] = everything
         self._serve_operators()
         while not self._is_over and not self.store.refusal:
             self._wake.wait(min(_LONGEST, max(0.001, self.queues.next_deadline() - monotonic())))

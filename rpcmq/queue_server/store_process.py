@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import sys
@@ -20,6 +21,7 @@ from rpcmq.store.contract import (
     Found,
     Incoming,
     Lane,
+    Others,
     Position,
     Put,
     Recovered,
@@ -40,18 +42,21 @@ from rpcmq.store.frames import (
 )
 from rpcmq.store.location import STORE_VARIABLE, shown
 from rpcmq.store.process import (
+    ALIVE,
     APPLY,
     CANNOT,
     FIND,
     ITEMS,
     KNOWN,
     NEXT_DUE,
+    OTHERS,
     READ,
     READ_DEAD,
     READ_DUE,
     READ_INCOMING,
     READY,
     RECOUNT,
+    TAKEN,
     WAITING,
 )
 
@@ -64,6 +69,8 @@ Items = Sequence[Stored | Damaged]
 _CHUNK = 1 << 20
 #: Pause before a process that has died is started again (seconds).
 _PAUSE = 0.2
+#: The process hears so often that it is still needed (seconds).
+_BEAT = 2.0
 #: Seconds that it gets to close the store when the router ends.
 _LAST = 5.0
 
@@ -77,15 +84,19 @@ class StoreProcess:
     Args:
         where: a PostgreSQL url, or the directory of a file, which is made if it is not there.
         owner: the name of the router.
+        is_heir: that router is gone, and another one opens its items.
 
     Attributes:
         waits_for: the reason for which nothing is answered at present; empty: nothing is the matter.
         restarts: number of times that the process has died.
         faults: answers that could not be used, because whoever waited for them raised.
+        was_taken: another router has, or has had, the items since they were read: what is known of them is outdated.
     """
 
-    def __init__(self, where: str, owner: str) -> None:
-        self._where, self._owner = where, owner
+    def __init__(self, where: str, owner: str, is_heir: bool = False) -> None:
+        self._where, self._owner, self._is_heir = where, owner, is_heir
+        #: Of the last opening; 0: there was none.
+        self._epoch = 0
         self._shown = shown(where)
         self._tickets = 0
         #: By ticket, in their order: letter, content, and who waits for the answer.
@@ -96,6 +107,7 @@ class StoreProcess:
         self._has_opened = Event()
         self._recovered: Recovered | None = None
         self._refusal = ""
+        self.was_taken = False
         self.waits_for = ""
         #: Called when the store was opened again; what was not answered then is answered after that.
         self.on_reopened: Callable[[], object] = lambda: None
@@ -145,6 +157,15 @@ class StoreProcess:
     def recount(self, then: Callable[[Recovered], object]) -> None:
         """Ask for the numbers of items; see :meth:`rpcmq.store.contract.Store.recount`."""
         self._ask(RECOUNT, b"", lambda content: then(decode_recovered(content)))
+
+    def others(self, then: Callable[[Others], object]) -> None:
+        """Ask for the other owners in the store; alone in it, there are none."""
+
+        def take(content: bytes) -> None:
+            is_wanted, gone = decode_values("is", content)
+            then(Others(bool(is_wanted), tuple(json.loads(gone))))
+
+        self._ask(OTHERS, b"", take)
 
     def _ask_gathered(self) -> None:
         gathered, self._gathered = self._gathered, GatheredChanges()
@@ -201,7 +222,9 @@ class StoreProcess:
     def _run_process(self) -> bool:
         """Run the process until it ends; return whether another one is to be started."""
         ours, theirs = socket.socketpair()
-        command = [sys.executable, "-m", "rpcmq.store.process", str(theirs.fileno()), self._owner]
+        command = [sys.executable, "-m", "rpcmq.store.process", str(theirs.fileno()), self._owner, str(self._epoch)]
+        if self._is_heir:
+            command.append("heir")
         try:
             environment = os.environ | {STORE_VARIABLE: self._where}
             process = subprocess.Popen(command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, env=environment)
@@ -214,10 +237,11 @@ class StoreProcess:
         self._process = process
         self._unsent = [frame(ticket, letter, content) for ticket, (letter, content, _) in self._open.items()]
         self._has_unsent.set()
-        sender = gevent.spawn(self._send, ours)
+        sender, beats = gevent.spawn(self._send, ours), gevent.spawn(self._beat)
         try:
             self._receive(ours)
         finally:
+            beats.kill()
             sender.kill()
             ours.close()
         code = process.wait()
@@ -227,6 +251,12 @@ class StoreProcess:
         self.waits_for = f"its process has ended with exit code {code}"
         log_event(log, logging.ERROR, "store ended", f"queue store {self._shown}: {self.waits_for}", exit_code=code)
         return True
+
+    def _beat(self) -> None:
+        # A queue server that is stopped must not be the owner for as long as its store's process lives.
+        while True:
+            gevent.sleep(_BEAT)
+            self._put(frame(0, ALIVE, b""))
 
     def _send(self, peer: socket.socket) -> None:
         while True:
@@ -254,15 +284,18 @@ class StoreProcess:
     def _handle(self, ticket: int, letter: bytes, content: bytes) -> None:
         if letter == READY:
             self.waits_for = ""
+            recovered = decode_recovered(content)
+            self._epoch = recovered.epoch
             if self._recovered is None:
-                self._recovered = decode_recovered(content)
+                self._recovered = recovered
                 self._has_opened.set()
             else:
                 self.on_reopened()
         elif letter == WAITING:
             (self.waits_for,) = decode_values("s", content)
-        elif letter == CANNOT:
+        elif letter in (CANNOT, TAKEN):
             (self._refusal,) = decode_values("s", content)
+            self.was_taken = letter == TAKEN
         elif (asked := self._open.pop(ticket, None)) is not None:
             try:
                 asked[2](decode_items(content) if letter in ITEMS else content)

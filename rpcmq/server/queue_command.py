@@ -61,6 +61,7 @@ def queue_server(config: RouterConfig, bound: str, owner: str, key: KeyFile | No
     values = {
         "--owner": owner,
         "--orphan-seconds": orphan_seconds,
+        "--takeover-seconds": settings.takeover_seconds,
         "--log-format": config.router.log_format,
         "--log-level": config.router.log_level,
     }

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 __all__ = [
+    "CLEAN",
     "NOTHING",
     "Bury",
     "Change",
@@ -27,6 +28,7 @@ __all__ = [
     "Maker",
     "Move",
     "Note",
+    "Others",
     "Position",
     "Postpone",
     "Put",
@@ -176,6 +178,8 @@ class Verdict(NamedTuple):
 
 
 NOTHING = Verdict()
+#: The name of a note that the last life has left if it has ended in order: no worker has an item.
+CLEAN = "clean"
 
 
 class Stored(NamedTuple):
@@ -262,6 +266,18 @@ class Recovered:
     sizes: dict[str, int]
     notes: dict[str, bytes]
     has_incoming: bool = False
+
+
+class Others(NamedTuple):
+    """The other owners in a store that several share.
+
+    Attributes:
+        is_wanted: the true owner waits for what its heir has.
+        gone: owners that nobody is at present, and that have left something to do.
+    """
+
+    is_wanted: bool = False
+    gone: tuple[str, ...] = ()
 
 
 class Store(Protocol):

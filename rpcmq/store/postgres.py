@@ -25,6 +25,7 @@ from rpcmq.store.contract import (
     Incoming,
     Lane,
     Maker,
+    Others,
     Position,
     Put,
     Recovered,
@@ -35,6 +36,7 @@ from rpcmq.store.contract import (
 )
 from rpcmq.store.postgres_batch import Batch
 from rpcmq.store.postgres_incoming import IncomingTable
+from rpcmq.store.postgres_owners import Ownership
 from rpcmq.store.postgres_schema import prepare
 
 __all__ = ["BEAT_SECONDS", "PostgresStore"]
@@ -48,8 +50,6 @@ T = TypeVar("T")
 BEAT_SECONDS = 2.0
 #: The server ends the session, and with it the lock, of an owner that it has not heard for so long (milliseconds).
 _SILENCE = 10_000
-#: Distinguishes our locks from those of others in the database.
-_LOCK_SPACE = 0x72706D71
 _SESSION = (
     f"-c idle_session_timeout={_SILENCE} -c idle_in_transaction_session_timeout={_SILENCE}"
     f" -c statement_timeout=0 -c synchronous_commit=on -c client_connection_check_interval=500"
@@ -77,13 +77,14 @@ class PostgresStore:
     Args:
         url: ``postgresql://...``, as libpq takes it.
         owner: the name of the router whose items these are.
+        is_heir: the owner is gone, and another router opens its items.
 
     Raises:
         StoreError: it cannot be used: no such database, no right to it, a later version.
         StoreFailed: the server cannot be reached, or failed, or the owner lives: it may be had later.
     """
 
-    def __init__(self, url: str, owner: str) -> None:
+    def __init__(self, url: str, owner: str, is_heir: bool = False) -> None:
         self._owner = owner
         try:
             self._connection = psycopg.connect(
@@ -96,7 +97,8 @@ class PostgresStore:
         try:
             with self._failing():
                 prepare(self._connection)
-                self._id, self._epoch = self._become_owner()
+                self._ownership = Ownership(self._connection, owner, waits=not is_heir)
+                self._id, self._epoch = self._ownership.id, self._ownership.epoch
                 self._incoming = IncomingTable(self._connection)
                 self._batches = Batch(self._connection, self._id, self._epoch, self._incoming)
                 #: The content at the opening.
@@ -115,22 +117,6 @@ class PostgresStore:
         except psycopg.Error as error:
             self._connection.close()
             raise StoreFailed(f"queue store of {self._owner!r}: {_text(error)}") from error
-
-    def _become_owner(self) -> tuple[int, int]:
-        with self._connection.transaction():
-            insert = "INSERT INTO rpcmq.owners (name) VALUES (%s) ON CONFLICT DO NOTHING"
-            self._connection.execute(insert, (self._owner,))
-            row = self._connection.execute("SELECT owner FROM rpcmq.owners WHERE name = %s", (self._owner,)).fetchone()
-        assert row is not None
-        lock = self._connection.execute("SELECT pg_try_advisory_lock(%s, %s)", (_LOCK_SPACE, row[0])).fetchone()
-        if lock != (True,):
-            # It may be the session of an earlier life, which the server has not ended yet.
-            text = "another router has its items; they are free when its session has ended"
-            raise StoreFailed(f"queue store of {self._owner!r}: {text}")
-        update = "UPDATE rpcmq.owners SET epoch = epoch + 1 WHERE owner = %s RETURNING owner, epoch"
-        found = self._connection.execute(update, row).fetchone()
-        assert found is not None
-        return found[0], found[1]
 
     def _notes(self) -> dict[str, bytes]:
         notes = self._connection.execute("SELECT name, value FROM rpcmq.notes WHERE owner = %s", (self._id,))
@@ -173,6 +159,11 @@ class PostgresStore:
             StoreFailed: the session has ended, and with it the ownership.
         """
         self._connection.execute("SELECT 1")
+
+    @_on_server
+    def others(self) -> Others:
+        """The other owners in this database."""
+        return self._ownership.others()
 
     # --- reading -----------------------------------------------------------------------------
 

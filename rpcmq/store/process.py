@@ -1,6 +1,6 @@
 """A store in a process of its own, so that no router waits for a disk.
 
-``python -m rpcmq.store.process FD OWNER`` serves it; the variable :data:`STORE_VARIABLE` says where it is.
+``python -m rpcmq.store.process FD OWNER EPOCH [heir]`` serves it; the variable :data:`STORE_VARIABLE` says where it is.
 
 Beside a router whose loop never pauses, a thread that commits hardly gets the interpreter. The process reads requests
 from the socket ``FD`` and answers each. What has come while it was writing is the next commit, so that the more comes,
@@ -13,6 +13,7 @@ told that it waits, and for what; nothing is answered meanwhile but that. It end
 from __future__ import annotations
 
 import gc
+import json
 import os
 import select
 import signal
@@ -24,7 +25,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Protocol, TypeVar, runtime_checkable
 
-from rpcmq.store.contract import Change, Put, Store, StoreError, StoreFailed
+from rpcmq.store.contract import Change, Others, Put, Store, StoreError, StoreFailed
 from rpcmq.store.frames import (
     Frames,
     decode_changes,
@@ -39,28 +40,33 @@ from rpcmq.store.frames import (
 from rpcmq.store.location import STORE_VARIABLE, is_database
 
 __all__ = [
+    "ALIVE",
     "APPLY",
     "CANNOT",
     "FIND",
     "ITEMS",
     "KNOWN",
     "NEXT_DUE",
+    "OTHERS",
     "READ",
     "READY",
     "READ_DEAD",
     "READ_DUE",
     "READ_INCOMING",
     "RECOUNT",
+    "TAKEN",
     "WAITING",
     "main",
 ]
 
 #: Requests, whose answers have the same letter.
 APPLY, READ, READ_DUE, READ_DEAD, READ_INCOMING, NEXT_DUE, RECOUNT = b"A", b"R", b"D", b"X", b"I", b"N", b"C"
-FIND, KNOWN = b"F", b"K"
+FIND, KNOWN, OTHERS = b"F", b"K", b"H"
+#: A request that is not answered: whoever asks is there. Without one the owner is not said to live.
+ALIVE = b"B"
 ITEMS = (READ, READ_DUE, READ_DEAD, READ_INCOMING)
-#: Notices without a ticket: the store is open, fails for now, cannot be used.
-READY, WAITING, CANNOT = b"O", b"W", b"E"
+#: Notices without a ticket: the store is open, fails for now, cannot be used, was another owner's meanwhile.
+READY, WAITING, CANNOT, TAKEN = b"O", b"W", b"E", b"T"
 #: Changes and bytes of one commit.
 _MOST_CHANGES, _MOST_BYTES = 4096, 16 << 20
 _CHUNK = 1 << 20
@@ -68,21 +74,29 @@ _CHUNK = 1 << 20
 _PAUSE = 0.2
 #: An idle store is to be heard so often (seconds).
 _BEAT = 2.0
+#: Whoever asks is believed to be gone, or stopped, after such a silence (seconds).
+_SILENCE = 6.0
 
 Request = tuple[int, bytes, bytes]
 T = TypeVar("T")
 
 
 @runtime_checkable
-class Beating(Protocol):
-    """A store that must be heard of now and then."""
+class Shared(Protocol):
+    """A store with several owners, who must be heard of now and then."""
 
     def beat(self) -> None:
         """Say that it is used."""
 
+    def others(self) -> Others:
+        """The other owners in it."""
 
-def open_store(where: str, owner: str) -> Store:
+
+def open_store(where: str, owner: str, is_heir: bool = False) -> Store:
     """Open the store ``where``: a PostgreSQL url, or the directory of a file.
+
+    Args:
+        is_heir: the owner is gone, and another router opens its items.
 
     Raises:
         StoreError, StoreFailed: as the store says.
@@ -90,7 +104,7 @@ def open_store(where: str, owner: str) -> Store:
     if is_database(where):
         from rpcmq.store.postgres import PostgresStore
 
-        return PostgresStore(where, owner)
+        return PostgresStore(where, owner, is_heir)
     from rpcmq.store.sqlite import SqliteStore
 
     try:
@@ -104,12 +118,21 @@ class _Gone(Exception):
     """The other end has ended."""
 
 
-class _Server:
-    """Serves one store to one router."""
+class _Taken(Exception):
+    """Another owner has had the items meanwhile, or has them."""
 
-    def __init__(self, peer: socket.socket, where: str, owner: str) -> None:
+
+class _Server:
+    """Serves one store to one router.
+
+    Args:
+        epoch: of the last opening by an earlier process of the same queue server; 0: this is its first.
+    """
+
+    def __init__(self, peer: socket.socket, where: str, owner: str, epoch: int, is_heir: bool) -> None:
         self._peer = peer
-        self._where, self._owner = where, owner
+        self._where, self._owner, self._epoch, self._is_heir = where, owner, epoch, is_heir
+        self._heard = monotonic()
         self._frames = Frames()
         self._requests: deque[Request] = deque()
         self._used = monotonic()
@@ -118,13 +141,23 @@ class _Server:
     def _open(self) -> Store:
         while True:
             try:
-                store = open_store(self._where, self._owner)
+                store = open_store(self._where, self._owner, self._is_heir)
             except StoreFailed as error:
+                if self._is_heir:
+                    raise _Taken(str(error)) from error
                 self._say(0, WAITING, encode_values("s", str(error)))
                 self._receive(_PAUSE)
             else:
+                self._check_epoch(store)
                 self._say(0, READY, encode_recovered(store.recovered))
                 return store
+
+    def _check_epoch(self, store: Store) -> None:
+        """Raise if whoever asks knows the items as they were before another owner had them."""
+        before, self._epoch = self._epoch, store.recovered.epoch
+        if before and self._epoch != before + 1 and is_database(self._where):
+            store.close()
+            raise _Taken("another router had taken over the items")
 
     def run(self) -> None:
         """Serve until the other end has gone."""
@@ -149,7 +182,10 @@ class _Server:
             data = b""
         if not data:
             raise _Gone
-        self._requests += [(ticket, letter, bytes(content)) for ticket, letter, content in self._frames.add(data)]
+        self._heard = monotonic()
+        for ticket, letter, content in self._frames.add(data):
+            if letter != ALIVE:
+                self._requests.append((ticket, letter, bytes(content)))
 
     def _serve(self) -> None:
         """Answer the first request, with all changes that follow each other."""
@@ -196,6 +232,9 @@ class _Server:
                 return encode_verdicts(store.known([each for each in decode_changes(content) if isinstance(each, Put)]))
             case b"C":
                 return encode_recovered(store.recount())
+            case b"H":
+                others = store.others() if isinstance(store, Shared) else Others()
+                return encode_values("is", others.is_wanted, json.dumps(others.gone))
         raise ValueError(f"request {letter!r}")
 
     def _insisting(self, step: Callable[[], T]) -> T:
@@ -209,9 +248,10 @@ class _Server:
 
     def _beat(self) -> None:
         """Have an idle store say that it is used."""
-        if not self._requests and monotonic() - self._used >= _BEAT:
-            self._used = monotonic()
-            if isinstance(self._store, Beating):
+        now = monotonic()
+        if not self._requests and now - self._used >= _BEAT and now - self._heard < _SILENCE:
+            self._used = now
+            if isinstance(self._store, Shared):
                 self._insisting(self._store.beat)
 
     def _say(self, ticket: int, letter: bytes, content: bytes) -> None:
@@ -225,24 +265,25 @@ class _Server:
 
 
 def main(arguments: list[str]) -> int:
-    """Serve the store of the command line; return the exit code: 2 if it cannot be used, after saying why."""
+    """Serve the store of the command line; return the exit code: 2 if it cannot be used any more, after saying why."""
     # Its router says when it is over: a Ctrl-C, or a service manager that ends all processes, is for that.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     # Batches make no reference cycles, but so many objects that the collector would look for them all the time.
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
-    descriptor, owner = arguments
+    descriptor, owner, epoch, *more = arguments
     where = os.environ[STORE_VARIABLE]
     peer = socket.socket(fileno=int(descriptor))
     # Whoever has made the pair may have made both ends non-blocking, as gevent does.
     peer.setblocking(True)
     try:
-        _Server(peer, where, owner).run()
+        _Server(peer, where, owner, int(epoch), more == ["heir"]).run()
     except _Gone:
         return 0
-    except StoreError as error:
-        peer.sendall(frame(0, CANNOT, encode_values("s", str(error))))
+    except (_Taken, StoreError) as error:
+        letter = TAKEN if isinstance(error, _Taken) else CANNOT
+        peer.sendall(frame(0, letter, encode_values("s", str(error))))
         return 2
     return 0
 

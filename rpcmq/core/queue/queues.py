@@ -14,7 +14,7 @@ from rpcmq.core.queue.port import Items, StorePort
 from rpcmq.core.queue.refusals import Refused
 from rpcmq.core.queue.story import Ending, Story
 from rpcmq.core.queue.work_queue import WorkQueue
-from rpcmq.store.contract import Incoming, Lane, Maker, Note, Position, Put, Recovered, Refuse, Stored, Verdict
+from rpcmq.store.contract import CLEAN, Incoming, Lane, Maker, Note, Position, Put, Recovered, Refuse, Stored, Verdict
 
 __all__ = ["DRAINING", "PAUSED", "NewItem", "Queues"]
 
@@ -22,7 +22,6 @@ __all__ = ["DRAINING", "PAUSED", "NewItem", "Queues"]
 _DUE, _DUE_BYTES = 256, 4 << 20
 #: The names of notes begin with these.
 PAUSED, DRAINING, _POLICY = "paused ", "draining ", "policy "
-_CLEAN = "clean"
 _NO_MAKER = Maker(0, 0)
 
 
@@ -65,7 +64,7 @@ class Queues:
         self._recovered = recovered
         self._opened = now
         self.wall = self._wall = wall
-        self._is_clean = recovered.epoch == 1 or _CLEAN in recovered.notes
+        self._is_clean = recovered.epoch == 1 or CLEAN in recovered.notes
         self._queues: dict[str, WorkQueue] = {}
         self._due_read_to = Position()
         self._is_reading_due = False
@@ -86,8 +85,8 @@ class Queues:
         self.on_earlier: Callable[[], object] = lambda: None
         self._incoming = IncomingItems(store, self._put_incoming, recovered.has_incoming, now)
         self._incoming.on_earlier = self._say_earlier
-        if _CLEAN in recovered.notes:
-            store.apply([Note(_CLEAN, b"")], lambda verdicts: None)
+        if CLEAN in recovered.notes:
+            store.apply([Note(CLEAN, b"")], lambda verdicts: None)
 
     def queue(self, name: str) -> WorkQueue:
         """The queue ``name``, known from now on."""
@@ -270,4 +269,4 @@ class Queues:
     def close(self) -> None:
         """The router ends in order: no worker has an item any more, unless one is left."""
         if not any(queue.running for queue in self._queues.values()):
-            self._store.apply([Note(_CLEAN, b"1")], lambda verdicts: None)
+            self._store.apply([Note(CLEAN, b"1")], lambda verdicts: None)
