@@ -153,6 +153,19 @@ class QueueWorld:
         place.program = self._running.enter_context(Program(command, name=place.life))
         place.program.expect("^ready$", _PATIENCE)
 
+    def rush(self, count: int, *, workers: int = 3, producers: int = 2, rate: float = 400.0) -> None:
+        """Start workers that may go to any router, and producers that stay where they are."""
+        self.add_workers(*[""] * workers, failing=0.02)
+        self.add_producers(*self.owners[:producers], count=count // producers, keys=5, rate=rate)
+
+    def drain(self) -> History:
+        """Wait until all was put and worked at, end all, and check what was promised."""
+        self.start_everything()
+        self.wait_put()
+        self.whole()
+        self.wait_done()
+        return self.finish()
+
     def server(self, owner: str) -> int:
         """The process id of the queue server of ``owner``."""
         return int(eventually(lambda: self._server(owner), _PATIENCE, f"{owner} has a queue server"))

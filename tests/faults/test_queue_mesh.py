@@ -27,21 +27,12 @@ def test_items_of_one_router_are_worked_at_by_equal_workers_of_all_routers(tmp_p
         assert all(400 <= share <= 600 for share in history.shares().values()), history.shares()
 
 
-def rush(world: QueueWorld, count: int, *, workers: int = 3, producers: int = 2) -> None:
-    """Start workers that may go to any router, and producers that stay where they are.
-
-    With a file for each owner, what one of them puts with an id of its own, and again in its next life, must go there.
-    """
-    world.add_workers(*[""] * workers, failing=0.02)
-    world.add_producers(*"abc"[:producers], count=count // producers, keys=5, rate=400.0)
-
-
 @pytest.mark.long
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("whom", ["server", "store", "w0", "p0", "router", "router and server"])
 def test_nothing_is_lost_where_one_is_killed(tmp_path: Path, whom: str) -> None:
     with QueueWorld(tmp_path, 3) as world:
-        rush(world, 600)
+        world.rush(600)
         gevent.sleep(0.5)
         router = world.mesh["a"]
         if whom in world.places:
@@ -54,11 +45,7 @@ def test_nothing_is_lost_where_one_is_killed(tmp_path: Path, whom: str) -> None:
             if "router" in whom:
                 router.kill()
         gevent.sleep(0.5)
-        world.start_everything()
-        world.wait_put()
-        world.whole()
-        world.wait_done()
-        history = world.finish()
+        history = world.drain()
         assert len(history.accepted) >= 500
 
 
@@ -67,7 +54,7 @@ def test_nothing_is_lost_where_one_is_killed(tmp_path: Path, whom: str) -> None:
 @pytest.mark.parametrize("whom", ["server", "store", "worker", "router"])
 def test_nothing_is_lost_where_one_is_stopped_for_longer_than_its_lease(tmp_path: Path, whom: str) -> None:
     with QueueWorld(tmp_path, 3) as world:
-        rush(world, 600)
+        world.rush(600)
         gevent.sleep(0.5)
         target, pid = {
             "server": ("queue a", world.server("a")),
@@ -76,19 +63,12 @@ def test_nothing_is_lost_where_one_is_stopped_for_longer_than_its_lease(tmp_path
             "router": ("a", world.mesh["a"].pid),
         }[whom]
         world.stop_for(target, [pid], 6.0)
-        world.wait_put()
-        world.whole()
-        world.wait_done()
-        world.finish()
+        world.drain()
 
 
 def test_nothing_is_lost_where_everything_is_killed_at_once(tmp_path: Path) -> None:
     with QueueWorld(tmp_path, 3) as world:
-        rush(world, 600)
+        world.rush(600)
         gevent.sleep(0.7)
         world.kill_everything()
-        world.start_everything()
-        world.wait_put()
-        world.whole()
-        world.wait_done()
-        world.finish()
+        world.drain()

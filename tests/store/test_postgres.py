@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from threading import Thread
+
 import psycopg
 import pytest
 
-from rpcmq.store.contract import Done, Lane, Maker, Put, StoreError, StoreFailed, Verdict
+from rpcmq.store.contract import CLEAN, Done, Lane, Maker, Note, Others, Put, StoreError, StoreFailed, Verdict
 from rpcmq.store.postgres import PostgresStore
+from rpcmq.testing import eventually
 from tests.store.postgres_server import PostgresServer
 
 LANE = Lane("billing", 0)
@@ -60,6 +63,45 @@ def test_an_owner_whose_lock_alone_was_lost_writes_no_more(database: str) -> Non
     successor = PostgresStore(database, "a")
     assert [each.number for each in successor.read(LANE, 0, *MANY)] == [1, 2, 3]
     successor.close()
+
+
+def test_owners_that_are_gone_are_told_of_unless_they_have_ended_in_order_and_left_nothing(database: str) -> None:
+    a, b, c = (PostgresStore(database, name) for name in "abc")
+    b.apply([*items(1, 3), Note(CLEAN, b"1")])
+    c.apply([Note(CLEAN, b"1")])
+    assert a.others() == Others(False, ())
+    b.close()
+    c.close()
+    assert a.others() == Others(False, ("b",))
+    heir = PostgresStore(database, "b", is_heir=True)
+    assert a.others() == Others(False, ()) and heir.recovered.ready == {LANE: 3}
+    with pytest.raises(StoreFailed, match="another router has its items"):
+        PostgresStore(database, "b", is_heir=True)
+    assert heir.others() == Others(False, ())
+    heir.close()
+    a.close()
+
+
+def test_an_heir_is_told_that_the_owner_waits_and_the_owner_gets_the_items_when_it_gives_them_back(
+    database: str,
+) -> None:
+    heir = PostgresStore(database, "b", is_heir=True)
+    opened: list[PostgresStore] = []
+    waiting = Thread(target=lambda: opened.append(_insisting(database, "b")))
+    waiting.start()
+    eventually(lambda: heir.others().is_wanted)
+    heir.close()
+    waiting.join(30)
+    assert opened[0].recovered.epoch == 2
+    opened[0].close()
+
+
+def _insisting(database: str, owner: str) -> PostgresStore:
+    while True:
+        try:
+            return PostgresStore(database, owner)
+        except StoreFailed:
+            continue  # it has waited for a second
 
 
 def test_an_id_that_a_user_gave_is_put_once_by_all_routers(database: str) -> None:
