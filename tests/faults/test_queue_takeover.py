@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
 import gevent
 import psycopg
@@ -22,7 +23,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.fault]
 
 #: Ends the sessions of all owners.
 _CUT_OFF = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'rpcmq queue of %'"
-_SOON = {"queue_takeover_seconds": 1}
+_SOON: dict[str, Any] = {"queue_takeover_seconds": 1}
 
 
 def epoch_of(database: str, owner: str) -> int:
