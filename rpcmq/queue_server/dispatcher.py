@@ -129,11 +129,12 @@ class Dispatcher:
 
     def _order(self, given: Given, tell: bool) -> WorkOrder:
         item, message = given.item, Message.from_bytes(given.message)
-        id = str(item.id, "utf-8") if item.id else f"{item.maker.producer:x}-{item.maker.counter}"
+        # Who puts checks them; but in a database anybody may write, and no item stops the others of its queue.
+        id = str(item.id, "utf-8", "replace") if item.id else f"{item.maker.producer:x}-{item.maker.counter}"
         age = max(0.0, self._queue.wall(monotonic()) - item.at) / 1000
         return WorkOrder(
             self._queue.name, self._owner, id, given.attempt, given.fence, age, self._queue.policy.lease,
-            str(message.method, "utf-8"), message.format, message.body, tell, False,
+            str(message.method, "utf-8", "replace"), message.format, message.body, tell, False,
         )  # fmt: skip
 
     def _answered(self, given: Given, answer: WorkAnswer) -> None:

@@ -72,6 +72,7 @@ def _new_item(producer: int, record: Record, wall: int) -> NewItem:
     method = record.method.encode()
     if not 0 < len(method) <= 255 or not 0 <= record.priority <= 9 or len(record.id) > 255 or len(record.key) > 255:
         raise ValueError("its method, priority, id or key is out of bounds")
+    str(record.id, "utf-8")
     if not record.id and not (0 < producer < 1 << 63 and 0 < record.counter < 1 << 63):
         raise ValueError("it has no id")
     return NewItem(

@@ -28,10 +28,10 @@ def client_shell() -> str:
 class Queue:
     """A queue that writes down how its items have ended."""
 
-    def __init__(self, items: int) -> None:
+    def __init__(self, items: int, message: bytes = _MESSAGE, id: bytes = b"") -> None:
         self.name, self.policy = "billing", Policy()
-        item = Stored(Position(), Lane("billing", 0), 1, 1, b"", Maker(1, 1), b"", b"")
-        self.waiting = deque(Given(item, (1, count), 1, _MESSAGE, b"", 0.0) for count in range(1, items + 1))
+        item = Stored(Position(), Lane("billing", 0), 1, 1, id, Maker(1, 1), b"", b"")
+        self.waiting = deque(Given(item, (1, count), 1, message, b"", 0.0) for count in range(1, items + 1))
         self.given: dict[Any, Given] = {}
         self.ends: list[tuple[str, Any]] = []
 
@@ -108,6 +108,18 @@ def test_an_item_comes_back_whatever_its_worker_answers(client, serve, answer):
     assert queue.ends[0][0] != "done"
     assert not queue.given
     assert dispatcher.unbegun == 0
+
+
+@pytest.mark.parametrize("message", [b"", b"\x00", b"\xff\xff", b"\x02\x09\xff\xfe"])
+def test_an_item_that_is_none_stops_no_other(client, serve, message):
+    """As somebody has written it into the database."""
+    worker = Worker(("failed", "UnknownMethod", None, 0, b"", 0.0))
+    worker.goes_on.set()
+    serve(worker, "billing", exchange=WORKERS)
+    queue = Queue(3, message, b"\xff")
+    dispatching(client, queue)
+    eventually(lambda: len(queue.ends) == 3)
+    assert not queue.given
 
 
 def test_a_stop_waits_for_what_runs(client, serve):

@@ -29,7 +29,7 @@ class Message(NamedTuple):
 
     @classmethod
     def from_bytes(cls, raw: bytes) -> Message:
-        """The inverse of :meth:`to_bytes`."""
-        length, format = _HEAD.unpack_from(raw)
+        """The inverse of :meth:`to_bytes`. Bytes that are no message name no method."""
+        length, format = _HEAD.unpack_from(raw.ljust(_HEAD.size, b"\0"))
         end = _HEAD.size + length
         return cls(raw[_HEAD.size : end], format, raw[end:])
