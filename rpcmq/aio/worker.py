@@ -12,7 +12,7 @@ from rpcmq.aio.service import Service
 from rpcmq.client.interrupts import is_interrupt
 from rpcmq.client.methods import check_endpoint, is_async
 from rpcmq.client.process import Process
-from rpcmq.client.queue.attempts import Attempt, begun
+from rpcmq.client.queue.attempts import Attempt, ItemEndpoint, begun
 from rpcmq.client.queue.protocol import WORKERS, check_queue
 from rpcmq.client.served_methods import ServedMethods, check_context
 from rpcmq.config import ConnectionSettings
@@ -56,7 +56,7 @@ class Worker(Service):
             concurrency=concurrency, drain_seconds=drain_seconds, **settings,
         )  # fmt: skip
         self.endpoint = endpoint
-        runner.methods = ServedMethods(endpoint, self.address, self.host, self.client, context)
+        self.item_methods = ServedMethods(endpoint, self.address, self.host, self.client, context)
 
     def process_of(self, task: Task) -> Process:
         """The engines of the link by which ``task`` came."""
@@ -72,23 +72,23 @@ class Worker(Service):
         return await self._threads.run(self._bridge.port(), method)
 
 
-class _Runner:
+class _Runner(ItemEndpoint):
     """The endpoint that queue servers call, beside that of the program."""
-
-    #: The methods of the program's endpoint.
-    methods: ServedMethods
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
+
+    def _serves(self, name: str) -> bool:
+        return self._worker.item_methods.has(name)
 
     async def run(self, ctx: Any, order: tuple[Any, ...]) -> tuple[Any, ...]:
         """Work at an item."""
         attempt = begun(order, self._worker.process_of)
         try:
-            method = self.methods.named(attempt.order.method, await self._worker.decoded(attempt))
+            method = self._worker.item_methods.named(attempt.order.method, await self._worker.decoded(attempt))
             result = method() if is_async(method) else await self._worker.in_thread(method)
             return attempt.done(await result if isawaitable(result) else result)
         except BaseException as error:
             if is_interrupt(error) or isinstance(error, (GeneratorExit, asyncio.CancelledError)):
                 raise
-            return attempt.raised(error)
+            raise attempt.raised(error) from None

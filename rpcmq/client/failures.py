@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rpcmq.client.process import Process
     from rpcmq.core.process.task import Task
 
-__all__ = ["FailureLog"]
+__all__ = ["FailureLog", "ToldFailure"]
 
 log = logging.getLogger("rpcmq.service")
 
@@ -33,6 +33,29 @@ _ENDS_PROGRAMS = (SystemExit.__name__, KeyboardInterrupt.__name__)
 _TEXT = 300
 #: Longest wait for the router to name the caller (seconds).
 _PATIENCE = 2.0
+
+
+class ToldFailure(Exception):
+    """The failure ``cause`` as its caller is told it: as ``args`` that both understand. Logs have it by its own name.
+
+    Args:
+        told: plain values.
+        cause: was raised.
+        is_expected: it is an answer, rather than a failure: it is not logged here.
+    """
+
+    def __init__(self, told: tuple[Any, ...], cause: BaseException, is_expected: bool) -> None:
+        super().__init__(*told)
+        self._cause = cause
+        self.is_expected = is_expected
+
+    def __str__(self) -> str:
+        return "told by its arguments"
+
+    @property
+    def cause(self) -> BaseException:
+        """The exception that was raised."""
+        return self._cause
 
 
 class _Line(NamedTuple):
@@ -55,6 +78,10 @@ class FailureLog:
 
     def report(self, process: Process, task: Task, error: BaseException) -> None:
         """Log that ``task`` raised ``error``. Call before answering, while the router still knows its caller."""
+        if type(error) is ToldFailure:
+            if error.is_expected:
+                return
+            error = error.cause
         # Untrusted payloads are counted and logged where they are refused, with a rate limit.
         if isinstance(error, NotTrusted):
             return

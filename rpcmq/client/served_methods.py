@@ -81,6 +81,10 @@ class ServedMethods:
         method = self._methods.get(name) or self._find(name)
         return partial(method, ctx, **args)
 
+    def has(self, name: str) -> bool:
+        """Whether the endpoint has the public method ``name``."""
+        return name in self._methods or find_method(self._endpoint, name) is not None
+
     def _find(self, name: str) -> Callable[..., Any]:
         builtin = {"rpcmq.describe": self._describe, "rpcmq.ping": self._ping}
         method = builtin.get(name) if name.startswith(_BUILTIN) else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from time import monotonic
 from typing import Any
 
-from rpcmq.client.failures import FailureLog
+from rpcmq.client.failures import FailureLog, ToldFailure
 from rpcmq.client.interrupts import is_interrupt
 from rpcmq.client.process import Process
 from rpcmq.client.router_links import ServingLink
@@ -69,7 +69,8 @@ class TaskAnswers:
             process.tasks.settle(monotonic(), task, Outcome.REMOTE_ERROR)
             return
         form, payload = process.codec.encode_exception(error, process.identity)
-        self.answer(process, task, Kind.FAULT, form, payload, error_name(error))
+        name = error_name(error.cause if type(error) is ToldFailure else error)
+        self.answer(process, task, Kind.FAULT, form, payload, name)
 
     def decline(self, task: Task) -> None:
         """End a call that was not begun, because its caller does not wait any more."""

@@ -13,11 +13,12 @@ import gevent
 from gevent.event import Event
 
 from rpcmq.client import Client
+from rpcmq.client.failures import ToldFailure
 from rpcmq.client.queue.messages import Message
 from rpcmq.client.queue.protocol import DONE, REJECTED, WorkAnswer, WorkOrder, to_workers
 from rpcmq.client.told_call import call_and_tell
 from rpcmq.core.queue.work_queue import Given, WorkQueue
-from rpcmq.errors import CallError, CallTimeout, LinkLost, RpcError
+from rpcmq.errors import CallError, CallTimeout, LinkLost, RemoteError, RpcError
 from rpcmq.queue_server.progress import Progress
 
 __all__ = ["Dispatcher"]
@@ -30,6 +31,9 @@ _WINDOW, _WINDOW_BYTES = 64, 8 << 20
 LONGEST = 86_400.0
 #: Pause before an item is offered again that no router has taken (seconds).
 _PAUSE = 1.0
+
+#: A failure that a worker tells by its arguments, as it comes here.
+_TOLD = f"{ToldFailure.__module__}.{ToldFailure.__qualname__}"
 
 
 class Dispatcher:
@@ -83,7 +87,7 @@ class Dispatcher:
         self._unbegun_bytes += size
         self._running += 1
         order = self._order(given, self.progress.is_reported(number))
-        message = {"method": "run", "args": {"order": tuple(order)}}
+        message = {"method": _called(order.method), "args": {"order": tuple(order)}}
         tell = partial(self._begun, number) if order.tell else None
         try:
             call_and_tell(self._client, self._address, message, LONGEST, partial(self._ended, number, given), tell)
@@ -101,7 +105,7 @@ class Dispatcher:
 
     def _ended(self, number: int, given: Given, result: Callable[[], Any]) -> None:
         try:
-            self._answered(given, WorkAnswer(*result()))
+            self._answered(given, _answer_of(result))
         except (LinkLost, CallTimeout) as error:
             self._not_answered(given, error)
         except CallError as error:
@@ -162,3 +166,23 @@ class Dispatcher:
             self._idle.clear()
             self._idle.wait(seconds)
         return not self._running
+
+
+def _called(method: str) -> str:
+    """The method of a worker that is called for an item: the item's own, so that views and logs show it."""
+    return method if method.isidentifier() and not method.startswith("_") else "run"
+
+
+def _answer_of(result: Callable[[], Any]) -> WorkAnswer:
+    """The answer of a worker: what it has returned, or the arguments of what it has raised.
+
+    Raises:
+        CallError: there is none.
+        Exception: what came is none.
+    """
+    try:
+        return WorkAnswer(*result())
+    except RemoteError as error:
+        if error.exc_type != _TOLD:
+            raise
+        return WorkAnswer(*error.remote_args)

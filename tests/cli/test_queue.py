@@ -119,6 +119,9 @@ def test_what_has_ended_and_how_long_it_took(system: list[InProcessRouter], invo
     assert (row["times"]["working"]["count"], row["times"]["whole"]["count"]) == (3, 2)
     assert row["times"]["waiting"]["p50"] <= row["times"]["waiting"]["max"]
     assert (row["ready"], row["running"], row["dead"]) == (0, 0, 1)
+    found = system[0].query("methods")["methods"]
+    (seen,) = [each for each in found if (each["topic"], each["method"]) == ("rpcmq.work/worked", "charge")]
+    assert seen["outcomes"] == {"ok": 2, "remote_error": 1}, "by the item's method, and what failed as a failure"
 
 
 def test_doctor_tells_of_dead_items_and_of_paused_queues(system: list[InProcessRouter], invoke: Invoke) -> None:

@@ -64,7 +64,7 @@ class Worker:
         self.goes_on = gevent.event.Event()
         self.begun = 0
 
-    def run(self, ctx: Any, order: Any) -> Any:
+    def charge(self, ctx: Any, order: Any) -> Any:
         self.begun += 1
         assert self.goes_on.wait(20)
         if isinstance(self.answer, Exception):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import traceback
 import types
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
 from time import monotonic
 from typing import Any
 
 from rpcmq.client.consumer import PLAIN_VALUES
+from rpcmq.client.failures import ToldFailure
 from rpcmq.client.methods import ASYNC
 from rpcmq.client.process import Process
 from rpcmq.client.queue.items import Item, Reject, RetryLater, set_current_item
@@ -21,7 +23,7 @@ from rpcmq.errors import PayloadRefused, UsageError
 from rpcmq.payload.format import Format
 from rpcmq.wire import Address
 
-__all__ = ["Attempt", "begun"]
+__all__ = ["Attempt", "ItemEndpoint", "begun"]
 
 #: The lease is over so much earlier here than where the item came from (seconds), or this share of it where that is
 #: less: clocks go at different rates.
@@ -78,19 +80,40 @@ class Attempt:
         format, encoded = self._process.codec.encode(result)
         return self._answer(DONE, format=format, result=encoded)
 
-    def raised(self, error: BaseException) -> tuple[Any, ...]:
-        """The answer to an item whose method has raised ``error``."""
+    def raised(self, error: BaseException) -> ToldFailure:
+        """The answer to an item whose method has raised ``error``; to be raised: so the router's log has a failure."""
         if isinstance(error, RetryLater):
-            return self._answer(FAILED, str(error)[:_LONGEST], error.seconds)
+            return ToldFailure(self._answer(FAILED, str(error)[:_LONGEST], error.seconds), error, True)
         if isinstance(error, Reject):
-            return self._answer(REJECTED, str(error)[:_LONGEST])
-        return self._answer(FAILED, _traceback_of(error))
+            return ToldFailure(self._answer(REJECTED, str(error)[:_LONGEST]), error, True)
+        return ToldFailure(self._answer(FAILED, _traceback_of(error)), error, False)
 
     def _answer(
         self, outcome: str, text: str = "", again: float | None = None, format: int = _JSON, result: bytes = b""
     ) -> tuple[Any, ...]:
         seconds = monotonic() - self._begun
         return tuple(WorkAnswer(outcome, text, again, format, result, seconds, self._process.identity))
+
+
+class ItemEndpoint(ABC):
+    """The endpoint of a worker. Queue servers call the method that an item names, so that whoever looks sees its name.
+
+    Whichever it is, :meth:`run` runs, which is told the method, too. So it is called where no such method is served.
+    """
+
+    @abstractmethod
+    def run(self, ctx: Any, order: tuple[Any, ...]) -> Any:
+        """Work at an item."""
+
+    @abstractmethod
+    def _serves(self, name: str) -> bool:
+        """Whether the program's endpoint has the public method ``name``."""
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        # Only names that there are: what is found is remembered.
+        if name.startswith("_") or not self._serves(name):
+            raise AttributeError(name)
+        return self.run
 
 
 def begun(order: tuple[Any, ...], process_of: Callable[[Task], Process]) -> Attempt:

@@ -9,7 +9,7 @@ from rpcmq.client.client import Client
 from rpcmq.client.interrupts import is_interrupt
 from rpcmq.client.methods import check_endpoint
 from rpcmq.client.process import Process
-from rpcmq.client.queue.attempts import Attempt, begun
+from rpcmq.client.queue.attempts import Attempt, ItemEndpoint, begun
 from rpcmq.client.queue.items import set_current_item
 from rpcmq.client.queue.protocol import WORKERS, check_queue
 from rpcmq.client.served_methods import ServedMethods, check_context
@@ -54,36 +54,36 @@ class Worker(Service):
     ) -> None:
         check_context(context)
         check_endpoint(endpoint)
-        self._runner = runner = _Runner(self)
+        runner = _Runner(self)
         super().__init__(
             check_queue(queue), runner, router=router, identity=identity, client=client, exchange=WORKERS,
             concurrency=concurrency, drain_seconds=drain_seconds, **settings,
         )  # fmt: skip
-        runner.methods = ServedMethods(endpoint, self.address, self.host, self.client, context)
+        self.item_methods = ServedMethods(endpoint, self.address, self.host, self.client, context)
 
     def process_of(self, task: Task) -> Process:
         """The engines of the link by which ``task`` came."""
         return self._consumer.at(task).process
 
 
-class _Runner:
+class _Runner(ItemEndpoint):
     """The endpoint that queue servers call, beside that of the program."""
-
-    #: The methods of the program's endpoint.
-    methods: ServedMethods
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
+
+    def _serves(self, name: str) -> bool:
+        return self._worker.item_methods.has(name)
 
     def run(self, ctx: Any, order: tuple[Any, ...]) -> tuple[Any, ...]:
         """Work at an item."""
         attempt = begun(order, self._worker.process_of)
         try:
-            return attempt.done(self.methods.named(attempt.order.method, self._body(attempt))())
+            return attempt.done(self._worker.item_methods.named(attempt.order.method, self._body(attempt))())
         except BaseException as error:
             if is_interrupt(error):
                 raise
-            return attempt.raised(error)
+            raise attempt.raised(error) from None
         finally:
             set_current_item(None)
 
