@@ -25,12 +25,14 @@ __all__ = [
     "cast",
     "client",
     "configure",
+    "declare_queue",
     "fanout_cast",
     "multicall",
     "notify",
     "publish",
     "put",
     "put_many",
+    "receipt",
     "stub",
     "subscribe",
 ]
@@ -93,10 +95,12 @@ os.register_at_fork(after_in_child=_after_fork_in_child)
 _default = DefaultVerbs[ClientVerbs](client)
 call = _default.function(ClientVerbs.call)
 cast = _default.function(ClientVerbs.cast)
+declare_queue = _default.function(ClientVerbs.declare_queue)
 fanout_cast = _default.function(ClientVerbs.fanout_cast)
 multicall = _default.function(ClientVerbs.multicall)
 notify = _default.function(ClientVerbs.notify)
 publish = _default.function(ClientVerbs.publish)
 put = _default.function(ClientVerbs.put)
 put_many = _default.function(ClientVerbs.put_many)
+receipt = _default.function(ClientVerbs.receipt)
 subscribe = _default.function(ClientVerbs.subscribe)

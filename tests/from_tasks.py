@@ -18,8 +18,9 @@ __all__ = ["client", "service", "worker"]
 _loop: asyncio.AbstractEventLoop | None = None
 _END: Any = object()
 _VERBS = {
-    "call", "cast", "close", "connect", "declare", "describe", "fanout_cast", "kick", "multicall", "notify", "publish",
-    "purge", "put", "put_many", "query", "start", "statistics", "stop", "subscribe", "wait",
+    "call", "cancel", "cast", "close", "connect", "declare", "declare_queue", "describe", "fanout_cast", "kick",
+    "multicall", "notify", "publish", "purge", "put", "put_many", "query", "receipt", "result", "start", "state",
+    "statistics", "stop", "subscribe", "wait",
 }  # fmt: skip
 
 
@@ -65,9 +66,14 @@ class _Blocking:
             if isinstance(made, AsyncIterator):
                 return _Items(made)
             result = awaited(made) if inspect.isawaitable(made) else made
+            if name in ("put", "put_many", "receipt"):
+                return [_Blocking(each, each) for each in result] if name == "put_many" else _Blocking(result, result)
             return _Blocking(result, result) if name == "subscribe" else result
 
         return verb
+
+    def __str__(self) -> str:
+        return str(self.target)
 
     def __enter__(self) -> Any:
         awaited(self.target.__aenter__())
@@ -123,9 +129,14 @@ class _Driven:
             result = in_thread(found, *args, **options)
             if name == "multicall":
                 return _DrivenItems(result)
+            if name in ("put", "put_many", "receipt"):
+                return [_Driven(each) for each in result] if name == "put_many" else _Driven(result)
             return _Driven(result) if name == "subscribe" else result
 
         return verb
+
+    def __str__(self) -> str:
+        return str(self.driven)
 
     def __setattr__(self, name: str, value: Any) -> None:
         setattr(self.driven, name, value)

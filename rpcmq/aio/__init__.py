@@ -21,6 +21,7 @@ from rpcmq.aio.default import (
     subscribe,
 )
 from rpcmq.aio.middleware import Middleware
+from rpcmq.aio.receipt import Receipt
 from rpcmq.aio.service import Service
 from rpcmq.aio.stubs import as_cast, as_fanout
 from rpcmq.aio.worker import Worker
@@ -28,6 +29,7 @@ from rpcmq.aio.worker import Worker
 __all__ = [
     "Client",
     "Middleware",
+    "Receipt",
     "Service",
     "Worker",
     "as_cast",
@@ -36,12 +38,14 @@ __all__ = [
     "cast",
     "client",
     "configure",
+    "declare_queue",
     "fanout_cast",
     "multicall",
     "notify",
     "publish",
     "put",
     "put_many",
+    "receipt",
     "stub",
     "subscribe",
 ]

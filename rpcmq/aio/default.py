@@ -26,12 +26,14 @@ __all__ = [
     "cast",
     "client",
     "configure",
+    "declare_queue",
     "fanout_cast",
     "multicall",
     "notify",
     "publish",
     "put",
     "put_many",
+    "receipt",
     "stub",
     "subscribe",
 ]
@@ -102,10 +104,12 @@ os.register_at_fork(after_in_child=_after_fork_in_child)
 _default = DefaultVerbs(client)
 call = _default.function(Client.call)
 cast = _default.function(Client.cast)
+declare_queue = _default.function(Client.declare_queue)
 fanout_cast = _default.function(Client.fanout_cast)
 multicall = _default.function(Client.multicall)
 notify = _default.function(Client.notify)
 publish = _default.function(Client.publish)
 put = _default.function(Client.put)
 put_many = _default.function(Client.put_many)
+receipt = _default.function(Client.receipt)
 subscribe = _default.function(Client.subscribe)

@@ -1,4 +1,4 @@
-"""The verbs of work queues for asyncio: put and put_many."""
+"""The verbs of work queues for asyncio: put, put_many, receipt and declare_queue."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import asyncio
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
 from rpcmq.aio.base import BaseClient
+from rpcmq.aio.receipt import Receipt
 from rpcmq.client.queue.offers import Offers
-from rpcmq.client.queue.puts import PutOptions, Receipt
+from rpcmq.client.queue.places import ItemPlace, place_of
+from rpcmq.client.queue.puts import PutOptions
+from rpcmq.client.queue.settings import QueueSettings
 from rpcmq.client.queue.steps import Pause, Steps
 from rpcmq.client.shown_names import shown_as
 from rpcmq.errors import RpcError
@@ -53,8 +56,8 @@ class QueueVerbs(BaseClient):
         """
         options = PutOptions(id, delay, priority, expires, key, keep_result)
         caller = self.caller
-        steps = self._offers.one(caller.bridge.process, ctx, queue, msg, options, caller.sender.seconds(timeout))
-        return await self._take(steps)
+        steps = self._offers.one(caller.bridge.process, ctx, queue, msg, options, self.put_seconds(timeout))
+        return Receipt.of(await self.take_steps(steps), self)
 
     async def put_many(
         self,
@@ -73,10 +76,30 @@ class QueueVerbs(BaseClient):
         """Put items at once, with one sync of the disk for all. See :meth:`rpcmq.Client.put_many`."""
         options = PutOptions(None, delay, priority, expires, key, keep_result)
         caller = self.caller
-        seconds = caller.sender.seconds(timeout)
-        return await self._take(self._offers.many(caller.bridge.process, ctx, queue, msgs, ids, options, seconds))
+        seconds = self.put_seconds(timeout)
+        steps = self._offers.many(caller.bridge.process, ctx, queue, msgs, ids, options, seconds)
+        return [Receipt.of(place, self) for place in await self.take_steps(steps)]
 
-    async def _take(self, steps: Steps[T]) -> T:
+    def receipt(self, receipt: ItemPlace | str) -> Receipt:
+        """A receipt that asks over this client, made of one from elsewhere, or of its text.
+
+        Raises:
+            UsageError: it is neither.
+        """
+        return Receipt.of(place_of(receipt), self)
+
+    async def declare_queue(
+        self, queue: str, *, timeout: float | None = None, **settings: Unpack[QueueSettings]
+    ) -> dict[str, Any]:
+        """Give a queue settings, at all queue servers of the mesh. See :meth:`rpcmq.Client.declare_queue`."""
+        process = self.caller.bridge.process
+        return await self.take_steps(self._offers.declare(process, queue, settings, self.put_seconds(timeout)))
+
+    def put_seconds(self, timeout: float | None) -> float:
+        """The time that a verb of queues may take (seconds)."""
+        return self.caller.sender.seconds(timeout)
+
+    async def take_steps(self, steps: Steps[T]) -> T:
         """Take all ``steps`` in this task; return their result."""
         answer: Any = None
         error: RpcError | None = None

@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     from rpcmq.client.queue.dialects import Dialect
     from rpcmq.client.queue.items import Item, Reject, RetryLater, current_item
     from rpcmq.client.queue.once import forget_marks, once, once_schema
+    from rpcmq.client.queue.places import ItemState
     from rpcmq.client.queue.put_in import put_in
-    from rpcmq.client.queue.puts import Receipt
+    from rpcmq.client.queue.receipt import Receipt
     from rpcmq.client.queue.worker import Worker
     from rpcmq.client.request import Request, current_request
     from rpcmq.client.retry import Retry
@@ -26,6 +27,7 @@ __all__ = [
     "Client",
     "Dialect",
     "Item",
+    "ItemState",
     "Middleware",
     "OutgoingRequest",
     "Receipt",
@@ -54,9 +56,10 @@ _HOME = {
     "Client": "client",
     "Dialect": "queue.dialects",
     "Item": "queue.items",
+    "ItemState": "queue.places",
     "Middleware": "middleware",
     "OutgoingRequest": "middleware",
-    "Receipt": "queue.puts",
+    "Receipt": "queue.receipt",
     "Reject": "queue.items",
     "Request": "request",
     "Retry": "retry",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from time import monotonic
 from typing import Any
 
@@ -10,7 +11,10 @@ from rpcmq.client.later import Later
 from rpcmq.client.queue.messages import Message
 from rpcmq.client.queue.protocol import PutAnswer, Record, check_queue
 from rpcmq.client.queue.records import unpack_records
+from rpcmq.core.queue.cancelling import CANCELLED, ENDED, cancel
+from rpcmq.core.queue.operators import Operators
 from rpcmq.core.queue.queues import NewItem, Queues
+from rpcmq.core.queue.views import ItemView
 from rpcmq.store.contract import Maker, Verdict
 
 __all__ = ["AllQueues", "OneQueue"]
@@ -40,12 +44,17 @@ class OneQueue:
 
     Args:
         wall: milliseconds of the wall clock now.
+        declare: gives a queue settings.
     """
 
-    def __init__(self, name: str, queues: Queues, wall: Callable[[float], int]) -> None:
+    def __init__(
+        self, name: str, queues: Queues, wall: Callable[[float], int],
+        declare: Callable[[str, dict[str, Any]], Later[dict[str, Any]]],
+    ) -> None:  # fmt: skip
         self._name = name
         self._queues = queues
         self._wall = wall
+        self._declare = declare
 
     def put(self, ctx: Any, producer: int, records: bytes) -> Later[tuple[Any, ...]] | tuple[Any, ...]:
         """Put items, all or none; the answer comes once they are on disk."""
@@ -60,6 +69,32 @@ class OneQueue:
             now, self._name, items, lambda verdicts: later.answer(_answer(verdicts)),
             lambda refusal: later.answer(tuple(PutAnswer(str(refusal), [], []))),
         )  # fmt: skip
+        return later
+
+    def declare(self, ctx: Any, settings: dict[str, Any]) -> Later[dict[str, Any]]:
+        """Give the queue settings; the answer comes once they are on disk."""
+        return self._declare(self._name, settings)
+
+    def state(self, ctx: Any, priority: int, number: int) -> Later[tuple[Any, ...]]:
+        """Tell the state of an item, how often it has failed, and the reason."""
+        later: Later[tuple[Any, ...]] = Later()
+
+        def shown(view: ItemView | None) -> None:
+            if view is None:
+                later.answer((ENDED, 0, ""))
+                return
+            endings = view.story.endings
+            text = view.damage or (endings[-1].text if endings else "")
+            later.answer((view.state, view.story.attempts, text))
+
+        Operators(self._queues).show(self._name, priority, number, shown)
+        return later
+
+    def cancel(self, ctx: Any, priority: int, number: int) -> Later[bool]:
+        """End an item that no worker has; whether it has ended by that."""
+        later: Later[bool] = Later()
+        end = partial(cancel, self._queues, monotonic(), self._name, priority, number)
+        end(lambda answer: later.answer(answer == CANCELLED))
         return later
 
 

@@ -13,10 +13,11 @@ import gevent
 from gevent.event import Event
 
 from rpcmq.client import Client, Service
-from rpcmq.client.queue.protocol import CHANGE, LOOK, OPERATORS, QUEUES, all_queues
+from rpcmq.client.queue.protocol import CHANGE, LOOK, OPERATORS, QUEUES, SETTINGS, all_queues
 from rpcmq.core.queue.queues import Queues
 from rpcmq.core.queue.work_queue import WorkQueue
 from rpcmq.errors import RpcError
+from rpcmq.queue_server.declarations import Declarations
 from rpcmq.queue_server.dispatcher import Dispatcher
 from rpcmq.queue_server.endpoints import AllQueues, OneQueue
 from rpcmq.queue_server.observer import Observer
@@ -73,6 +74,7 @@ class QueueServer:
         self.queues.on_ready = self._on_ready
         self.queues.on_earlier = self._wake.set
         self._known = self.queues.names()
+        self._declarations = Declarations(self.queues, client, owner, recovered.notes)
 
     def wall(self, now: float) -> int:
         """Milliseconds of the wall clock at ``now``."""
@@ -92,8 +94,8 @@ class QueueServer:
         )
         self._watched[name] = Watch(queue, dispatcher, self.store, self._client)
         service = Service(
-            name, OneQueue(name, self.queues, self.wall), host=self._owner, client=self._client, exchange=QUEUES,
-            concurrency=_PUTS,
+            name, OneQueue(name, self.queues, self.wall, self._declarations.declare), host=self._owner,
+            client=self._client, exchange=QUEUES, concurrency=_PUTS,
         )  # fmt: skip
         try:
             service.start(_ROUTER)
@@ -124,10 +126,11 @@ class QueueServer:
     def _serve_operators(self) -> None:
         look = Look(self._owner, self.queues, self._watched, self.observer.look, self._state_of_store)
         change = Change(self.queues, self._watched, self.serve)
-        for topic, endpoint in ((LOOK, look), (CHANGE, change)):
+        for topic, endpoint in ((LOOK, look), (CHANGE, change), (SETTINGS, self._declarations)):
             service = Service(topic, endpoint, host=self._owner, client=self._client, exchange=OPERATORS)
             service.start(_ROUTER)
             self._services[f"{OPERATORS} {topic}"] = service
+        gevent.spawn(self._declarations.keep_up)
 
     def _state_of_store(self) -> dict[str, Any]:
         store = self.store

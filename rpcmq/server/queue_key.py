@@ -17,6 +17,8 @@ NAME = "rpcmq.queue"
 _QUEUES, _OPERATORS, _WORKERS = "rpcmq.queue", "rpcmq.queue.admin", "rpcmq.work"
 _RIGHTS = (
     Right(frozenset({"serve", "call"}), ("#",), (_QUEUES, _OPERATORS)),
+    # To tell the other queue servers of settings.
+    Right(frozenset({"cast", "fanout"}), ("settings", "settings.*"), (_OPERATORS,)),
     Right(frozenset({"call"}), ("#",), (_WORKERS,)),
 )
 

@@ -25,7 +25,7 @@ NOBODY: Any = None
     ],
 )
 def test_an_item_that_is_malformed_is_refused_with_all_others(wrong: dict[str, Any]) -> None:
-    queue = OneQueue("billing", NOBODY, lambda now: 0)
+    queue = OneQueue("billing", NOBODY, lambda now: 0, NOBODY)
     answer = queue.put(None, 7, pack_records([GOOD, GOOD._replace(**wrong)]))
     assert isinstance(answer, tuple)
     assert PutAnswer(*answer).refusal.startswith("an item is malformed: ") and answer[1:] == ([], [])

@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rpcmq.client.process import Process
-from rpcmq.client.queue.puts import Producer, PutOptions, Receipt
+from rpcmq.client.queue.asking import declare
+from rpcmq.client.queue.places import ItemPlace
+from rpcmq.client.queue.puts import Producer, PutOptions
 from rpcmq.client.queue.steps import Steps
 from rpcmq.errors import UsageError
 from rpcmq.payload.bounded_text import short_repr
@@ -26,7 +28,7 @@ class Offers:
 
     def one(
         self, process: Process, ctx: Any, queue: str, msg: Mapping[str, Any], options: PutOptions, seconds: float
-    ) -> Steps[Receipt]:
+    ) -> Steps[ItemPlace]:
         """Put an item; see :meth:`rpcmq.Client.put`."""
         producer = self._producer_for(process)
         receipts = yield from producer.put(queue, [producer.record(ctx, msg, options)], seconds)
@@ -35,7 +37,7 @@ class Offers:
     def many(
         self, process: Process, ctx: Any, queue: str, msgs: Sequence[Mapping[str, Any]], ids: Sequence[str] | None,
         options: PutOptions, seconds: float,
-    ) -> Steps[list[Receipt]]:  # fmt: skip
+    ) -> Steps[list[ItemPlace]]:  # fmt: skip
         """Put items; see :meth:`rpcmq.Client.put_many`."""
         if len(msgs) > _MOST_ITEMS:
             raise UsageError(f"put_many takes {_MOST_ITEMS} items at a time, not {len(msgs)}: put them in parts")
@@ -47,6 +49,12 @@ class Offers:
         if not records:
             return []
         return (yield from producer.put(queue, records, seconds))
+
+    def declare(
+        self, process: Process, queue: str, settings: Mapping[str, Any], seconds: float
+    ) -> Steps[dict[str, Any]]:
+        """Give a queue settings; see :meth:`rpcmq.Client.declare_queue`."""
+        return declare(self._producer_for(process), queue, settings, seconds)
 
     def _producer_for(self, process: Process) -> Producer:
         """The producer of this client; after a fork, which has copied that of the parent, a new one."""

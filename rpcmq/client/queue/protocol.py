@@ -25,6 +25,7 @@ __all__ = [
     "PRIORITIES",
     "QUEUES",
     "REJECTED",
+    "SETTINGS",
     "WORKERS",
     "PutAnswer",
     "Record",
@@ -41,8 +42,8 @@ __all__ = [
 QUEUES, WORKERS = "rpcmq.queue", "rpcmq.work"
 #: The topic of every queue server, whatever queues it has.
 _ALL = "rpcmq.queues"
-#: The exchange of operators, and its two topics.
-OPERATORS, LOOK, CHANGE = "rpcmq.queue.admin", "look", "change"
+#: The exchange of operators, and its two topics; in a third one queue servers agree on the settings of queues.
+OPERATORS, LOOK, CHANGE, SETTINGS = "rpcmq.queue.admin", "look", "change", "settings"
 #: The ends of an attempt, as a worker says it.
 DONE, FAILED, REJECTED = "done", "failed", "rejected"
 #: Priorities of items: the higher goes first.

@@ -12,6 +12,7 @@ from time import monotonic
 from typing import Any
 
 from rpcmq.client.arguments import check_seconds, request_body
+from rpcmq.client.queue.places import ItemPlace
 from rpcmq.client.queue.protocol import PRIORITIES, PutAnswer, Record, all_queues, at_owner, check_queue
 from rpcmq.client.queue.records import pack_records
 from rpcmq.client.queue.steps import Ask, Pause, Steps
@@ -29,7 +30,7 @@ from rpcmq.payload import Codec
 from rpcmq.payload.bounded_text import short_repr
 from rpcmq.transport.originals import allocate_lock
 
-__all__ = ["Producer", "PutOptions", "Receipt", "record_of"]
+__all__ = ["Producer", "PutOptions", "record_of"]
 
 #: Pauses between two attempts (seconds): the first, and the longest.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
@@ -68,29 +69,6 @@ class PutOptions:
         return replace(self, id=id)
 
 
-@dataclass(frozen=True)
-class Receipt:
-    """The proof that an item is in its queue, on disk.
-
-    Attributes:
-        queue: its name.
-        owner: the router whose queue server has the item.
-        id: that was given, or that the client has made.
-        priority, number: the item's place there; ``number`` is 0 if it had been put before.
-    """
-
-    queue: str
-    owner: str
-    id: str
-    priority: int
-    number: int
-
-    @property
-    def is_new(self) -> bool:
-        """Whether the item was put just now: one with this id was not known before."""
-        return self.number != 0
-
-
 class Producer:
     """Puts the items of one client.
 
@@ -118,7 +96,7 @@ class Producer:
         with self._counting:
             return record._replace(counter=next(self._counter))
 
-    def put(self, queue: str, records: Sequence[Record], seconds: float) -> Steps[list[Receipt]]:
+    def put(self, queue: str, records: Sequence[Record], seconds: float) -> Steps[list[ItemPlace]]:
         """Put ``records``, all or none, and return once they are on disk.
 
         Args:
@@ -173,7 +151,7 @@ class _Attempt:
         self._asked = ""
         self._reason: Exception | None = None
 
-    def make(self) -> Steps[list[Receipt] | None]:
+    def make(self) -> Steps[list[ItemPlace] | None]:
         """Try it once; None: it is to be tried again."""
         producer, queue = self._producer, self._queue
         try:
@@ -198,7 +176,7 @@ class _Attempt:
             raise error
         self._reason = error
 
-    def _receipts(self, owner: str, answer: PutAnswer) -> list[Receipt]:
+    def _receipts(self, owner: str, answer: PutAnswer) -> list[ItemPlace]:
         if answer.refusal:
             raise PutRefused(f"queue {self._queue!r} at {owner}: {answer.refusal}")
         producer, queue = self._producer, self._queue
@@ -209,7 +187,7 @@ class _Attempt:
                 f"{len(answer.numbers) - len(answer.others)} others were put"
             )
         return [
-            Receipt(queue, owner, producer.shown_id(record), record.priority, number)
+            ItemPlace(queue, owner, producer.shown_id(record), record.priority, number)
             for record, number in zip(self._records, answer.numbers, strict=True)
         ]
 

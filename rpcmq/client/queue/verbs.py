@@ -5,21 +5,26 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar, Unpack
 
 from rpcmq.client.base import BaseClient
 from rpcmq.client.queue.offers import Offers
-from rpcmq.client.queue.puts import PutOptions, Receipt
-from rpcmq.client.queue.steps import take
+from rpcmq.client.queue.places import ItemPlace, place_of
+from rpcmq.client.queue.puts import PutOptions
+from rpcmq.client.queue.receipt import Receipt
+from rpcmq.client.queue.settings import QueueSettings
+from rpcmq.client.queue.steps import Steps, take
 from rpcmq.client.shown_names import shown_as
 from rpcmq.wire import Address
 
 __all__ = ["QueueVerbs"]
 
+T = TypeVar("T")
+
 
 @shown_as("Client")
 class QueueVerbs(BaseClient):
-    """The verbs of work queues: put and put_many."""
+    """The verbs of work queues: put, put_many, receipt and declare_queue."""
 
     @cached_property
     def _offers(self) -> Offers:
@@ -68,8 +73,8 @@ class QueueVerbs(BaseClient):
             AccessDenied, PayloadError, RouterUnreachable, UsageError: as for :meth:`call`.
         """
         options = PutOptions(id, delay, priority, expires, key, keep_result)
-        steps = self._offers.one(self.process, ctx, queue, msg, options, self._put_seconds(timeout))
-        return take(steps, self._call_queue)
+        steps = self._offers.one(self.process, ctx, queue, msg, options, self.put_seconds(timeout))
+        return Receipt.of(take(steps, self._call_queue), self)
 
     def put_many(
         self,
@@ -100,8 +105,44 @@ class QueueVerbs(BaseClient):
             PutUnknown, AccessDenied, PayloadError, RouterUnreachable, UsageError: as for :meth:`put`.
         """
         options = PutOptions(None, delay, priority, expires, key, keep_result)
-        seconds = self._put_seconds(timeout)
-        return take(self._offers.many(self.process, ctx, queue, msgs, ids, options, seconds), self._call_queue)
+        steps = self._offers.many(self.process, ctx, queue, msgs, ids, options, self.put_seconds(timeout))
+        return [Receipt.of(place, self) for place in take(steps, self._call_queue)]
 
-    def _put_seconds(self, timeout: float | None) -> float:
+    def receipt(self, receipt: ItemPlace | str) -> Receipt:
+        """A receipt that asks over this client, made of one from elsewhere, or of its text.
+
+        Raises:
+            UsageError: it is neither.
+        """
+        return Receipt.of(place_of(receipt), self)
+
+    def declare_queue(
+        self, queue: str, *, timeout: float | None = None, **settings: Unpack[QueueSettings]
+    ) -> dict[str, Any]:
+        """Give a queue settings, at all queue servers of the mesh, while it runs; it is made if it is not there.
+
+        They are on disk at one queue server when this returns. It tells the others, also those that are away, when
+        they come back. The last declaration counts.
+
+        Args:
+            queue: its name.
+            timeout: seconds to try it for; default: as for :meth:`call`.
+            settings: docs/queues.md has them all; what is not named stays as it is.
+
+        Returns:
+            All settings that the queue has now.
+
+        Raises:
+            UsageError: a setting is unknown or wrong.
+            CallError, RouterUnreachable: no queue server has answered.
+        """
+        steps = self._offers.declare(self.process, queue, settings, self.put_seconds(timeout))
+        return take(steps, self._call_queue)
+
+    def take_steps(self, steps: Steps[T]) -> T:
+        """Take all ``steps`` of a verb of queues; return their result."""
+        return take(steps, self._call_queue)
+
+    def put_seconds(self, timeout: float | None) -> float:
+        """The time that a verb of queues may take (seconds)."""
         return self.sender.seconds(timeout)

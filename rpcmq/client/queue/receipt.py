@@ -1,0 +1,80 @@
+"""The receipt of a put, which asks over the client that it was put with."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import astuple
+from typing import Any, Protocol, TypeVar
+
+from rpcmq.client.queue import asking
+from rpcmq.client.queue.places import ItemPlace, ItemState
+from rpcmq.client.queue.steps import Steps
+from rpcmq.errors import UsageError
+
+__all__ = ["Receipt", "Taker"]
+
+T = TypeVar("T")
+
+
+class Taker(Protocol):
+    """A client, as far as a receipt uses it."""
+
+    @abstractmethod
+    def take_steps(self, steps: Steps[T]) -> T:
+        """Take all ``steps``; return their result."""
+
+    @abstractmethod
+    def put_seconds(self, timeout: float | None) -> float:
+        """The time that a verb may take."""
+
+
+class Receipt(ItemPlace):
+    """The proof that an item is in its queue, on disk, and the way to ask for it.
+
+    It can be pickled, and stored as text (``str(receipt)``): then ``client.receipt(it)`` makes one again that can ask.
+    """
+
+    _client: Taker | None = None
+
+    @classmethod
+    def of(cls, place: ItemPlace, client: Taker) -> Receipt:
+        """The receipt of ``place`` that asks over ``client``."""
+        made = cls(place.queue, place.owner, place.id, place.priority, place.number)
+        object.__setattr__(made, "_client", client)
+        return made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), astuple(self)
+
+    def state(self, timeout: float | None = None) -> ItemState:
+        """The state of the item.
+
+        Args:
+            timeout: seconds; default: as for :meth:`rpcmq.Client.call`.
+
+        Raises:
+            CallError, RouterUnreachable: its owner does not answer.
+            UsageError: the receipt does not know the item's place, or has no client.
+        """
+        client = self._usable()
+        return client.take_steps(asking.state(self, client.put_seconds(timeout)))
+
+    def cancel(self, timeout: float | None = None) -> bool:
+        """End the item, if no worker has it.
+
+        Returns:
+            Whether it has ended by that. Else a worker has it, or may have it; or it is dead; or had ended before:
+            :meth:`state` tells.
+
+        Raises:
+            CallError, RouterUnreachable, UsageError: as for :meth:`state`.
+        """
+        client = self._usable()
+        return client.take_steps(asking.cancel(self, client.put_seconds(timeout)))
+
+    def _usable(self) -> Taker:
+        if self._client is None:
+            raise UsageError(
+                f"this receipt came from elsewhere: ask by client.receipt(receipt), or rpc.receipt: {self}"
+            )
+        return self._client

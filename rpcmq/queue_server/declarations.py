@@ -1,0 +1,124 @@
+"""The settings that programs declare for a queue: the same at all queue servers of a mesh.
+
+Who is asked changes its own, and tells all others. One that was away asks for what was declared meanwhile when it
+starts. The last declaration counts, by the clocks of the queue servers.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
+from time import monotonic
+from typing import Any
+
+import gevent
+
+from rpcmq.client import Client
+from rpcmq.client.later import Later
+from rpcmq.client.queue.protocol import OPERATORS, SETTINGS, check_queue
+from rpcmq.core.queue.policy import Policy
+from rpcmq.core.queue.queues import Queues
+from rpcmq.errors import RpcError
+from rpcmq.store.contract import Note
+from rpcmq.wire import Address
+
+__all__ = ["Declarations"]
+
+log = logging.getLogger("rpcmq.queue")
+
+#: The time of a declaration is noted under this name and that of the queue.
+_DECLARED = "declared "
+#: Queues that are told of in one message.
+_AT_ONCE = 100
+#: The others are asked so often (seconds) for what was declared, and this much before what is known (milliseconds).
+_AGAIN, _BEFORE = 60.0, 3_600_000
+#: The longest that such a message is kept for a queue server that is away (seconds).
+_LIFE = 60.0
+
+
+class Declarations:
+    """The methods of a queue server for the others, and the settings that they agree on.
+
+    Args:
+        owner: of this queue server.
+        notes: of the store, as it was opened.
+        known: the names of the queues whose settings may have been declared.
+    """
+
+    def __init__(self, queues: Queues, client: Client, owner: str, notes: Mapping[str, bytes]) -> None:
+        self._queues = queues
+        self._client = client
+        self._owner = owner
+        #: The time of the last declaration of each queue (milliseconds of the wall clock of who was asked).
+        self._times = {
+            name[len(_DECLARED) :]: int.from_bytes(at) for name, at in notes.items() if name.startswith(_DECLARED)
+        }
+
+    def declare(self, queue: str, settings: Mapping[str, Any]) -> Later[dict[str, Any]]:
+        """Give ``queue`` other settings here and at all other queue servers; the answer has all that it has now."""
+        answer: Later[dict[str, Any]] = Later()
+        try:
+            policy = replace(self._queues.queue(queue).policy, **settings)
+        except (TypeError, ValueError) as error:
+            answer.answer({"refusal": str(error)})
+            return answer
+        at = max(self._queues.wall(monotonic()), self._times.get(queue, 0) + 1)
+
+        def stored() -> None:
+            answer.answer({"settings": asdict(policy)})
+            gevent.spawn(self._tell, [(queue, at, dict(settings))])
+
+        self._change(queue, at, policy, stored)
+        return answer
+
+    def _change(self, queue: str, at: int, policy: Policy, then: Callable[[], object]) -> None:
+        self._times[queue] = at
+        self._queues.store.apply([Note(_DECLARED + queue, at.to_bytes(8))], lambda verdicts: None)
+        self._queues.declare(monotonic(), queue, policy, then)
+        self._queues.queue(queue).on_ready()
+
+    # --- among queue servers ---------------------------------------------------------------------
+
+    def learn(self, ctx: Any, declared: list[tuple[str, int, dict[str, Any]]]) -> None:
+        """Take over settings that were declared elsewhere, where they are newer than what is known here."""
+        for queue, at, settings in declared:
+            if at <= self._times.get(check_queue(queue), 0):
+                continue
+            try:
+                policy = replace(self._queues.queue(queue).policy, **settings)
+            except (TypeError, ValueError) as error:
+                log.warning("queue %r: settings of another queue server are not taken over: %s", queue, error)
+            else:
+                self._change(queue, at, policy, lambda: None)
+
+    def ask(self, ctx: Any, owner: str, since: int) -> None:
+        """Tell the queue server of ``owner`` what was declared since that time."""
+        if owner == self._owner:
+            return
+        times = sorted((name, at) for name, at in self._times.items() if at >= since)
+        told = [(name, at, asdict(self._queues.queue(name).policy)) for name, at in times]
+        for begin in range(0, len(told), _AT_ONCE):
+            self._tell(told[begin : begin + _AT_ONCE], owner)
+
+    def keep_up(self) -> None:
+        """Ask the others what was declared while this one was away, and now and then what it has missed."""
+        since = 0
+        while True:
+            self._send("", "ask", {"owner": self._owner, "since": since})
+            gevent.sleep(_AGAIN)
+            since = max(0, max(self._times.values(), default=0) - _BEFORE)
+
+    def _tell(self, declared: list[tuple[str, int, dict[str, Any]]], owner: str = "") -> None:
+        self._send(owner, "learn", {"declared": declared})
+
+    def _send(self, owner: str, method: str, args: dict[str, Any]) -> None:
+        message = {"method": method, "args": args}
+        address = Address(SETTINGS, owner, OPERATORS)
+        try:
+            if owner:
+                self._client.cast(None, address, message, ttl=_LIFE)
+            else:
+                self._client.fanout_cast(None, address, message)
+        except RpcError as error:
+            log.warning("other queue servers were not told of settings: %s", error)
