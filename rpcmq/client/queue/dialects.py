@@ -51,6 +51,10 @@ class Dialect:
         """
         raise NotImplementedError
 
+    def is_always_open(self, connection: Any) -> bool:
+        """Whether ``connection`` has a transaction at any time, also where nothing was done in it."""
+        return False
+
     def autocommit(self, connection: Any) -> str:
         """The setting by which ``connection`` commits each statement alone; empty: it does not."""
         return ""
@@ -91,6 +95,9 @@ class _Sqlite(Dialect):
 
     def is_open(self, connection: Any) -> bool:
         return bool(connection.in_transaction)
+
+    def is_always_open(self, connection: Any) -> bool:
+        return getattr(connection, "autocommit", -1) is False
 
     def autocommit(self, connection: Any) -> str:
         # Since Python 3.12 it has the attribute, where -1 stands for the way of the versions before.

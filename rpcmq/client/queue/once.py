@@ -104,7 +104,7 @@ def forget_marks(connection: Any, older_than: float = 30 * _DAY, *, dialect: Dia
     if not isinstance(older_than, int | float) or not 2 * _DAY <= older_than < 1e12:
         raise UsageError(f"older_than must be at least {2 * _DAY:g} seconds (two days), not {short_repr(older_than)}")
     database = dialect or dialect_of(connection)
-    if database.is_open(connection):
+    if database.is_open(connection) and not database.is_always_open(connection):
         raise UsageError("forget_marks() commits, and a transaction is open: commit it, or roll it back, before")
     before = _now() - int(older_than * 1000)
     forgotten = 0
@@ -173,7 +173,8 @@ def _check_transaction(database: Dialect, connection: Any) -> None:
 
 def _in_transaction(database: Dialect, connection: Any, step: Callable[[], T]) -> T:
     try:
-        database.begin(connection)
+        if not database.is_open(connection):
+            database.begin(connection)
         result = step()
         database.commit(connection)
     except BaseException:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import sys
+from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
@@ -220,6 +221,27 @@ def test_sqlite_that_commits_each_statement_alone_is_refused() -> None:
         connection.execute("BEGIN")
         assert work(connection, item()) is is_first
         assert not connection.in_transaction
+    connection.close()
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="the modes of Python 3.12")
+@pytest.mark.parametrize("autocommit", [True, False])
+def test_sqlite_in_the_modes_of_python_3_12(tmp_path: Path, autocommit: bool) -> None:
+    settings: dict[str, Any] = {"autocommit": autocommit}
+    connection = sqlite3.connect(tmp_path / "accounts.db", **settings)
+    connection.execute("CREATE TABLE effects (n INT)")
+    rpcmq.once_schema(connection)
+    if autocommit:
+        with pytest.raises(UsageError, match=r"commits each statement alone \(autocommit=True\): connect without"):
+            work(connection, item())
+    connection.commit()
+    for is_first in (True, False):
+        if autocommit:
+            connection.execute("BEGIN")
+        assert work(connection, item()) is is_first
+    assert connection.execute("SELECT count(*) FROM effects").fetchone() == (1,)
+    run(connection, OLD)
+    assert rpcmq.forget_marks(connection, 3 * 86400) == 1
     connection.close()
 
 
