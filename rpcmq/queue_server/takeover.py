@@ -49,7 +49,7 @@ class Heirs:
         self._store = store
         self._command, self._inherited = command, inherited
         self._seconds = seconds * (1 + random() / 4)
-        #: When each owner was first seen to be gone.
+        #: The time at which each owner was first seen to be gone.
         self._since: dict[str, float] = {}
         self._looked = monotonic()
         self._running: dict[str, subprocess.Popen[bytes]] = {}

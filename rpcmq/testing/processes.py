@@ -180,6 +180,8 @@ class Program:
     def restart(self) -> None:
         """Start it again, after its end, with the same arguments."""
         assert self.exit_code is not None, f"{self.name} still runs"
+        # A child that has outlived it may still have the other end.
+        self._reader.kill()
         self._close_pipes()
         self._start()
 

@@ -20,11 +20,11 @@ from rpcmq.client.queue.messages import Message
 from rpcmq.client.queue.protocol import CHANGE, LOOK, at_operators
 from rpcmq.core.queue.envelope import Envelope
 from rpcmq.drill.history import Recorder
+from rpcmq.drill.router_links import CuttableMesh
 from rpcmq.store.contract import Position, Store, Stored
 from rpcmq.store.process import open_store
 from rpcmq.testing import eventually
 from rpcmq.testing.processes import Program, RouterProcess
-from rpcmq.testing.router_mesh import RouterMesh
 from tests.faults.queue_history import History, check, read_history
 from tests.faults.queue_roles import QUEUE, Options, Seen, open_effects
 
@@ -69,7 +69,7 @@ class Place:
         return self.program
 
 
-class _QueueMesh(RouterMesh):
+class _QueueMesh(CuttableMesh):
     """Routers with queue servers.
 
     Args:

@@ -1,0 +1,66 @@
+"""Row 1 of the fault matrix: routers, workers, producers, queue servers and stores are killed, stopped and cut in turn.
+
+0 accepted items are lost, none has its effect twice, and all is worked at within 30 s once everything is whole.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from tests.faults.queue_faults import QueueFaults
+from tests.faults.queue_history import History
+from tests.faults.queue_world import QueueWorld
+from tests.store.conftest import database, postgres_server
+from tests.store.postgres_server import PostgresServer
+
+__all__ = ["database", "postgres_server"]
+
+pytestmark = [pytest.mark.integration, pytest.mark.fault]
+
+
+def drill(folder: Path, count: int, seed: int, longest: float, postgres: PostgresServer | None = None) -> History:
+    """Put ``count`` items while everything is hurt in turn, until all of them are put."""
+    random = Random(seed)
+    print(f"seed {seed}")
+    with QueueWorld(folder, 3, "" if postgres is None else postgres.url) as world:
+        world.add_workers("a", "b", "c", *[""] * 3, failing=0.01)
+        world.add_producers("a", "b", "c", "a", count=count // 4, keys=5, rate=min(100.0, count / 60))
+        faults = QueueFaults(world, random, longest, postgres)
+        faults.all_in_turn()
+        while any(place.running.exit_code is None for name, place in world.places.items() if name.startswith("p")):
+            faults.all_in_turn()
+        return world.drain()
+
+
+def seed_of(request: pytest.FixtureRequest) -> int:
+    """Another one for each test, and the same each time."""
+    return sum(map(ord, request.node.name))
+
+
+def test_nothing_is_lost_or_done_twice_with_files(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    history = drill(tmp_path, 1200, seed_of(request), 2.0)
+    assert len(history.accepted) > 1000
+    assert history.seconds_to_drain() < 30
+
+
+def test_nothing_is_lost_or_done_twice_with_a_database(
+    tmp_path: Path, database: str, postgres_server: PostgresServer, request: pytest.FixtureRequest
+) -> None:
+    history = drill(tmp_path, 1200, seed_of(request), 2.0, postgres_server)
+    assert len(history.accepted) > 1000
+    assert history.seconds_to_drain() < 30
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("kind", ["file", "database"])
+def test_nothing_is_lost_of_a_hundred_thousand(
+    tmp_path: Path, database: str, postgres_server: PostgresServer, seed: int, kind: str
+) -> None:
+    history = drill(tmp_path, 100_000, seed, 20.0, postgres_server if kind == "database" else None)
+    assert len(history.accepted) > 99_000
+    assert history.seconds_to_drain() < 30
