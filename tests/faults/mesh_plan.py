@@ -124,9 +124,7 @@ def mesh_plan_of(
     if RINGS <= seed < TWO_DEATHS and not is_plain:
         rings = replace(plan.settings, mesh_dial="peers")
         plan = replace(plan, routers=_NAMES[: max(len(routers), 4)], is_ring=True, settings=rings)
-    plan = plan if is_plain else _with_more(extra, plan, publishers)
-    # Copies for groups are no part of what is promised when a router dies.
-    return replace(plan, groups=()) if seed >= TWO_DEATHS else plan
+    return plan if is_plain else _with_more(extra, plan, publishers)
 
 
 def _settings(rng: Random) -> Settings:

@@ -58,6 +58,11 @@ FOUND_LATER: dict[tuple[int, str], str] = {
     (1_000_060, ""): "a request that nobody had room for went around without end once each BUSY was answered",
     (2_000_069, ""): "a cast that a consumer had ended ran again, as that was killed, and its sender's router before",
     (2_000_208, ""): "a router that was started again did not wait for the one which knew that a call had been started",
+    (
+        2_000_454,
+        "",
+    ): "the group of a cast that had run got its copy again before its consumer, which had had it, was asked",
+    (1_001_820, ""): "a fanout that came from another router before its sender's own one read it was called a fault",
     (101_780, ""): "a service that came back said what it ran before it was asked for it, and lost it all the same",
 }
 

@@ -97,12 +97,16 @@ class Casts:
         if link.keeps:
             self._requests.receipts.note(now, request)
         if groups and not request.flags & Flag.FANOUT and not self._requests.draining:
-            self.copy_to_groups(now, request, groups.values())
+            self.copy_to_groups(now, request, groups.values(), link)
 
     # --- copies ------------------------------------------------------------------------------
 
-    def copy_to_groups(self, now: float, request: Request, groups: Iterable[Topic]) -> None:
-        """Copy ``request`` to each group but its own. Copies of a call are casts: it has one answer."""
+    def copy_to_groups(self, now: float, request: Request, groups: Iterable[Topic], sender: Link | None = None) -> None:
+        """Copy ``request`` to each group but its own. Copies of a call are casts: it has one answer.
+
+        Args:
+            sender: of a message that a former life of this router, or another router, has copied before.
+        """
         requests, deliveries = self._requests, self._deliveries
         message = request.message
         if message[KIND_AT] != Kind.CAST:
@@ -124,6 +128,8 @@ class Casts:
             copy.delivery = None
             to.statistics.casts += 1
             _charge_copy(copy, shared)
+            if sender is not None and self.adopts(now, sender, copy):
+                continue
             if consumer is not None and consumer.accepts >> message[FORMAT_AT] & 1:
                 deliveries.deliver(now, copy, consumer)
             else:

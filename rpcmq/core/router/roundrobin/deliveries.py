@@ -286,8 +286,12 @@ class Deliveries:
             self._requests.counters["duplicate casts dropped"] += 1
 
     def note_repeated(self, now: float, link: Link, request: Request) -> None:
-        """Report a reused sequence to ``link``, unless it has just come back and may not know better."""
-        if not request.is_call and request.flags & Flag.RESENT:
+        """Report a reused sequence to ``link``, unless it has just come back and may not know better.
+
+        A fanout may come by way of another router before its sender's own one, which was stopped, reads it.
+        """
+        is_elsewhere_too = link.follows_mesh and request.flags & Flag.FANOUT
+        if not request.is_call and (request.flags & Flag.RESENT or is_elsewhere_too):
             self._requests.counters["duplicate casts dropped"] += 1
             if not request.flags & Flag.FANOUT:
                 self.confirm(link, request)

@@ -134,3 +134,36 @@ def test_a_copy_that_a_neighbour_has_is_in_the_dispatch_log_when_its_router_ends
     net.router_of("a").close(net.now)
     ended = [record.outcome for record in sink.entries() if record.outcome is not None]
     assert ended == [Outcome.LINK_LOST] * 2, "the message, and its copy"
+
+
+def test_a_group_is_asked_for_the_copy_of_a_cast_that_a_consumer_says_to_have_had(net: MeshNetwork) -> None:
+    """The cast is not given to anybody then; its copy may have been run as well, by one that has not come back yet."""
+    api, worker = net.process("api", router="a"), net.process("worker", router="a")
+    audit, other = net.process("audit", router="a"), net.process("other", router="c")
+    worker.register("jobs", tag=0)
+    audit.register("jobs", group="audit", tag=0)
+    net.advance(1.0)
+    cast = api.cast("jobs", ttl=60)
+    worker.settle(worker.take(Kind.CAST))
+    copy = audit.take(Kind.CAST)
+    other.register("jobs", group="audit", tag=0)
+    net.advance(1.0)
+    net.hosts["a"].kill()
+    worker.move("b")
+    worker.register("jobs", tag=0, recent=cast.key.hex())
+    api.move("b")
+    api._message(Kind.CAST, "jobs", "", b"", key=cast.key, hops=1, flags=Flag.RESENT, ttl=60)
+    net.advance(0.1)
+    (asked,) = other.got(Kind.WHERE)
+    ((key, stamp),) = where_records(asked.message)
+    other.send(Kind.HERE, HERE_RECORD.pack(key, stamp, Word.NOT_HAD), consumer=0)
+    net.advance(1.0)
+    assert key == copy.key and worker.got(Kind.CAST) + other.got(Kind.CAST) == []
+    audit.move("b")
+    audit.register("jobs", group="audit", tag=0)
+    net.advance(0.1)
+    audit.send(Kind.HERE, HERE_RECORD.pack(key, stamp, Word.ANSWERED), consumer=0)
+    audit.send(Kind.SETTLE, SETTLEMENT.pack(key, stamp[-1], Outcome.OK, 0), consumer=0)
+    net.advance(20.0)
+    assert other.got(Kind.CAST) == []
+    assert api.query("stats")["dropped"] == {}
