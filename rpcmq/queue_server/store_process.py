@@ -56,6 +56,7 @@ from rpcmq.store.process import (
     READ_INCOMING,
     READY,
     RECOUNT,
+    RESULT,
     TAKEN,
     WAITING,
 )
@@ -149,6 +150,10 @@ class StoreProcess:
     def find(self, lane: Lane, number: int, then: Callable[[Found | None], object]) -> None:
         """Look for one item; see :meth:`rpcmq.store.contract.Store.find`."""
         self._ask(FIND, encode_values("Li", lane, number), lambda content: then(decode_found(content)))
+
+    def result(self, lane: Lane, number: int, then: Callable[[bytes], object]) -> None:
+        """Ask for a result; see :meth:`rpcmq.store.contract.Store.result`."""
+        self._ask(RESULT, encode_values("Li", lane, number), then)
 
     def known(self, puts: Sequence[Put], then: Callable[[list[Verdict]], object]) -> None:
         """Ask which items were put before; see :meth:`rpcmq.store.contract.Store.known`."""

@@ -16,14 +16,17 @@ from typing import NamedTuple, Protocol
 
 __all__ = [
     "CLEAN",
+    "KEPT_OVERHEAD",
     "NOTHING",
     "Bury",
     "Change",
     "Damaged",
     "Done",
+    "Expire",
     "Forget",
     "Found",
     "Incoming",
+    "Keep",
     "Lane",
     "Maker",
     "Move",
@@ -34,6 +37,7 @@ __all__ = [
     "Put",
     "Recovered",
     "Refuse",
+    "Release",
     "Revive",
     "Store",
     "StoreError",
@@ -83,6 +87,37 @@ class Put(NamedTuple):
     #: The place of the :class:`Incoming` item that it is: it is taken away, and if it is there no more, nothing is put;
     #: nor if another item has its id, and then it stays. 0: it is none.
     incoming: int = 0
+    #: While an item with the same unique key waits in the queue it is not put, and is answered as known. Its own key is
+    #: taken until it is released. Empty: no matter.
+    unique: bytes = b""
+
+
+class Release(NamedTuple):
+    """The item waits no more: another one may have its unique key, if it has one.
+
+    Attributes:
+        unique: its key; empty: it is not known, and is looked for.
+    """
+
+    lane: Lane
+    number: int
+    unique: bytes
+
+
+class Keep(NamedTuple):
+    """The result of an item, to be asked for until a time at the least."""
+
+    lane: Lane
+    number: int
+    until: int
+    value: bytes
+
+
+class Expire(NamedTuple):
+    """Results of a queue are forgotten that were kept until this time, or an earlier one."""
+
+    queue: str
+    until: int
 
 
 class Done(NamedTuple):
@@ -160,15 +195,16 @@ class Note(NamedTuple):
     value: bytes
 
 
-Change = Put | Done | Postpone | Bury | Revive | Forget | Move | Refuse | Note
+Change = Put | Release | Keep | Expire | Done | Postpone | Bury | Revive | Forget | Move | Refuse | Note
 
 
 class Verdict(NamedTuple):
     """The answer to a change.
 
     Attributes:
-        number: of the item that was put, revived, moved, forgotten or refused; 0: there was none.
-        is_known: the item had been put before, or another owner has put it.
+        number: of the item that was put, revived, moved, forgotten or refused; 0: there was none. Of results
+            that are forgotten: their bytes.
+        is_known: the item had been put before, another owner has put it, or another item has its unique key.
         is_other: an item with this id has another content, and nothing was put.
     """
 
@@ -255,6 +291,7 @@ class Recovered:
         postponed: the number of those that are postponed.
         dead: the number of dead items of each queue.
         sizes: the bytes of the bodies of each queue, the dead ones included.
+        results: the bytes of the results of each queue that has any, with :data:`KEPT_OVERHEAD` for each.
         notes: what was noted.
         has_incoming: there may be incoming items, now or later.
     """
@@ -264,8 +301,13 @@ class Recovered:
     postponed: dict[Lane, int]
     dead: dict[str, int]
     sizes: dict[str, int]
+    results: dict[str, int]
     notes: dict[str, bytes]
     has_incoming: bool = False
+
+
+#: Bytes that a result takes beside its value.
+KEPT_OVERHEAD = 64
 
 
 class Others(NamedTuple):
@@ -332,6 +374,9 @@ class Store(Protocol):
 
     def find(self, lane: Lane, number: int) -> Found | None:
         """Look for one item; None: it has ended, or there was never one."""
+
+    def result(self, lane: Lane, number: int) -> bytes:
+        """The result that is kept of an item; empty: none is."""
 
     def known(self, puts: Sequence[Put]) -> list[Verdict]:
         """Say which items were put before, by their ids; nothing is put."""

@@ -16,9 +16,11 @@ from rpcmq.store.contract import (
     Change,
     Damaged,
     Done,
+    Expire,
     Forget,
     Found,
     Incoming,
+    Keep,
     Lane,
     Maker,
     Move,
@@ -28,6 +30,7 @@ from rpcmq.store.contract import (
     Put,
     Recovered,
     Refuse,
+    Release,
     Revive,
     Stored,
     Verdict,
@@ -52,17 +55,21 @@ __all__ = [
 
 _HEAD = Struct(">IQc")
 _INT, _LENGTH, _VERDICT = Struct(">q"), Struct(">I"), Struct(">qB")
+_INT_AND_LENGTH = Struct(">qI")
 _TWO, _THREE, _TWO_AND_LENGTH = Struct(">qq"), Struct(">qqq"), Struct(">qqI")
 _MOST_BYTES = 1 << 30
 
 #: Letter -> class, and its fields: i integer, b blob, s text, L lane, M maker, P position.
 _LAYOUTS: dict[int, tuple[Callable[..., Any], str]] = {
-    ord("p"): (Put, "LbiibMbi"),
+    ord("p"): (Put, "LbiibMbib"),
     ord("d"): (Done, "Lii"),
     ord("l"): (Postpone, "Liib"),
     ord("b"): (Bury, "Liib"),
     ord("r"): (Revive, "Liib"),
     ord("f"): (Forget, "Li"),
+    ord("e"): (Release, "Lib"),
+    ord("k"): (Keep, "Liib"),
+    ord("o"): (Expire, "si"),
     ord("m"): (Move, "LiLib"),
     ord("u"): (Refuse, "Liibb"),
     ord("n"): (Note, "sb"),
@@ -177,10 +184,11 @@ def _encode_tuples(tuples: Sequence[Any]) -> bytes:
     for each in tuples:
         kind = type(each)
         if kind is Put:
-            lane, body, at, due, id, (producer, counter), digest, incoming = each
+            lane, body, at, due, id, (producer, counter), digest, incoming, unique = each
             parts += (
                 b"p", _lane_bytes(lane), _LENGTH.pack(len(body)), body, _TWO_AND_LENGTH.pack(at, due, len(id)), id,
-                _TWO_AND_LENGTH.pack(producer, counter, len(digest)), digest, _INT.pack(incoming),
+                _TWO_AND_LENGTH.pack(producer, counter, len(digest)), digest,
+                _INT_AND_LENGTH.pack(incoming, len(unique)), unique,
             )  # fmt: skip
         elif kind is Done:
             parts += (b"d", _lane_bytes(each.lane), _TWO.pack(each.number, each.size))
@@ -230,8 +238,11 @@ def _decode_put(content: bytes, at: int) -> tuple[Put, int]:
     producer, counter, length = _TWO_AND_LENGTH.unpack_from(content, end)
     at = end + 20
     end = at + length
-    incoming = _INT.unpack_from(content, end)[0]
-    return Put(lane, body, put_at, due, id, Maker(producer, counter), content[at:end], incoming), end + _INT.size
+    digest = content[at:end]
+    incoming, length = _INT_AND_LENGTH.unpack_from(content, end)
+    at = end + _INT_AND_LENGTH.size
+    end = at + length
+    return Put(lane, body, put_at, due, id, Maker(producer, counter), digest, incoming, content[at:end]), end
 
 
 def _decode_done(content: bytes, at: int) -> tuple[Done, int]:
@@ -320,6 +331,9 @@ def encode_recovered(recovered: Recovered) -> bytes:
     parts.append(_INT.pack(len(recovered.sizes)))
     for queue, size in recovered.sizes.items():
         _write("si", (queue, size), parts)
+    parts.append(_INT.pack(len(recovered.results)))
+    for queue, size in recovered.results.items():
+        _write("si", (queue, size), parts)
     for name, value in recovered.notes.items():
         _write("sb", (name, value), parts)
     return b"".join(parts)
@@ -332,9 +346,12 @@ def decode_recovered(content: bytes | memoryview) -> Recovered:
     counts = [reader.read("Lii") for _ in range(lanes)]
     dead = dict(reader.read("si") for _ in range(reader.read("i")[0]))
     size = dict(reader.read("si") for _ in range(reader.read("i")[0]))
+    results = dict(reader.read("si") for _ in range(reader.read("i")[0]))
     notes: dict[str, bytes] = {}
     while reader.at < len(content):
         name, value = reader.read("sb")
         notes[name] = value
     ready = {lane: ready for lane, ready, _ in counts}
-    return Recovered(epoch, ready, {lane: late for lane, _, late in counts}, dead, size, notes, bool(has_incoming))
+    return Recovered(
+        epoch, ready, {lane: late for lane, _, late in counts}, dead, size, results, notes, bool(has_incoming)
+    )

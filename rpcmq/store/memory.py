@@ -9,14 +9,17 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from rpcmq.store.contract import (
+    KEPT_OVERHEAD,
     NOTHING,
     Bury,
     Change,
     Damaged,
     Done,
+    Expire,
     Forget,
     Found,
     Incoming,
+    Keep,
     Lane,
     Move,
     Note,
@@ -25,6 +28,7 @@ from rpcmq.store.contract import (
     Put,
     Recovered,
     Refuse,
+    Release,
     Revive,
     Stored,
     Verdict,
@@ -80,6 +84,8 @@ class MemoryStore:
         self._ids: dict[tuple[str, bytes], bytes] = {}
         self._makers = KnownMakers()
         self._notes: dict[str, bytes] = {}
+        self._results: dict[tuple[Lane, int], Keep] = {}
+        self._uniques: dict[tuple[str, bytes], tuple[Lane, int]] = {}
         self._epoch = 0
         self.reopen()
 
@@ -89,6 +95,7 @@ class MemoryStore:
         other._lanes = {lane: each.copy() for lane, each in self._lanes.items()}
         other._places, other._dead = list(self._places), dict(self._dead)
         other._ids, other._notes, other.incoming = dict(self._ids), dict(self._notes), dict(self.incoming)
+        other._results, other._uniques = dict(self._results), dict(self._uniques)
         other._makers = KnownMakers(self._makers.snapshot())
         return other
 
@@ -105,6 +112,9 @@ class MemoryStore:
         for (queue, _), _, _ in self._dead.values():
             dead[queue] = dead.get(queue, 0) + 1
         size: dict[str, int] = {}
+        results: dict[str, int] = {}
+        for (queue, _), _, _, value in self._results.values():
+            results[queue] = results.get(queue, 0) + len(value) + KEPT_OVERHEAD
         for lane, items in self._lanes.items():
             size[lane.queue] = size.get(lane.queue, 0) + sum(len(each.put.body) for each in items.items.values())
         for lane, _, item in self._dead.values():
@@ -115,6 +125,7 @@ class MemoryStore:
             {lane: len(dues) - dues.count(None) for lane, dues in lanes.items()},
             dead,
             size,
+            results,
             {},
             self._has_incoming,
         )
@@ -146,14 +157,28 @@ class MemoryStore:
                 item = self._pop(lane, number) or self._unbury(lane, number)
                 if item is not None:
                     return Verdict(self._lane(to).add(item.put, due or None, state if due else b""))
+            case Release() | Keep() | Expire() | Note():
+                return self._do_beside(change)
             case Forget(lane, number):
                 return Verdict(number if self._unbury(lane, number) is not None else 0)
             case Refuse():
                 return self._refuse(change)
+        return NOTHING
+
+    def _do_beside(self, change: Release | Keep | Expire | Note) -> Verdict:
+        """A change to what is kept beside the items."""
+        match change:
             case Note(name, value) if value:
                 self._notes[name] = value
             case Note(name, _):
                 self._notes.pop(name, None)
+            case Release(lane, number, _):
+                self._uniques = {key: item for key, item in self._uniques.items() if item != (lane, number)}
+            case Keep(lane, number):
+                self._results[lane, number] = change
+            case Expire(queue, until):
+                over = [key for key, each in self._results.items() if key[0].queue == queue and each.until <= until]
+                return Verdict(sum(len(self._results.pop(key).value) + KEPT_OVERHEAD for key in over))
         return NOTHING
 
     def _put(self, put: Put) -> Verdict:
@@ -164,12 +189,22 @@ class MemoryStore:
             if not verdict.is_other:
                 self.incoming.pop(put.incoming, None)
             return verdict
+        if put.unique and (put.lane.queue, put.unique) in self._uniques:
+            return Verdict(is_known=True)
         if put.id:
             self._ids[put.lane.queue, put.id] = put.digest
         elif put.maker.producer and not put.incoming:
             self._makers.add(put.maker, put.at)
         self.incoming.pop(put.incoming, None)
-        return Verdict(self._lane(put.lane).add(put, put.due or None))
+        number = self._lane(put.lane).add(put, put.due or None)
+        if put.unique:
+            self._uniques[put.lane.queue, put.unique] = put.lane, number
+        return Verdict(number)
+
+    def result(self, lane: Lane, number: int) -> bytes:
+        """See :meth:`rpcmq.store.contract.Store.result`."""
+        kept = self._results.get((lane, number))
+        return b"" if kept is None else kept.value
 
     def known(self, puts: Sequence[Put]) -> list[Verdict]:
         """See :meth:`rpcmq.store.contract.Store.known`."""

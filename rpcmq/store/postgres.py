@@ -19,6 +19,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import psycopg
 
 from rpcmq.store.contract import (
+    KEPT_OVERHEAD,
     Change,
     Damaged,
     Found,
@@ -133,6 +134,11 @@ class PostgresStore:
         dead = execute(
             "SELECT queue, count(*), sum(octet_length(body)) FROM rpcmq.dead WHERE owner = %s GROUP BY queue", owner
         ).fetchall()
+        results = execute(
+            f"SELECT queue, sum(octet_length(value) + {KEPT_OVERHEAD}) FROM rpcmq.results"
+            " WHERE owner = %s GROUP BY queue",
+            owner,
+        )
         size: dict[str, int] = {}
         for queue, bytes_ in [*((row[0], row[4]) for row in counts), *((row[0], row[2]) for row in dead)]:
             size[queue] = size.get(queue, 0) + int(bytes_)
@@ -142,6 +148,7 @@ class PostgresStore:
             {Lane(queue, priority): postponed for queue, priority, _, postponed, _ in counts},
             {str(queue): number for queue, number, _ in dead},
             size,
+            {str(queue): int(number) for queue, number in results},
             {},
             has_incoming=True,
         )
@@ -205,6 +212,13 @@ class PostgresStore:
                 state = "dead" if table == "dead" else "ready" if row[9] is None else "postponed"
                 return Found(state, _stored(row, Position(row[9] or 0, row[10] if row[9] else 0, number)))
         return None
+
+    @_on_server
+    def result(self, lane: Lane, number: int) -> bytes:
+        """See :meth:`rpcmq.store.contract.Store.result`."""
+        query = "SELECT value FROM rpcmq.results WHERE owner = %s AND queue = %s AND priority = %s AND number = %s"
+        row = self._connection.execute(query, (self._id, *lane, number)).fetchone()
+        return b"" if row is None else bytes(row[0])
 
     @_on_server
     def known(self, puts: Sequence[Put]) -> list[Verdict]:

@@ -8,11 +8,14 @@ from typing import Any, TypeGuard
 import psycopg
 
 from rpcmq.store.contract import (
+    KEPT_OVERHEAD,
     NOTHING,
     Bury,
     Change,
     Done,
+    Expire,
     Forget,
+    Keep,
     Lane,
     Maker,
     Move,
@@ -20,6 +23,7 @@ from rpcmq.store.contract import (
     Postpone,
     Put,
     Refuse,
+    Release,
     Revive,
     StoreFailed,
     Verdict,
@@ -115,6 +119,19 @@ class Batch:
                 )
             case Revive() | Move():
                 return self._revive(change)
+            case Release(lane, number, _):
+                execute(f"DELETE FROM rpcmq.uniques WHERE {_WHERE}", (owner, *lane, number))
+            case Keep(lane, number, until, value):
+                upsert = "ON CONFLICT (owner, queue, priority, number) DO UPDATE SET"
+                execute(
+                    f"INSERT INTO rpcmq.results VALUES (%s, %s, %s, %s, %s, %s) {upsert}"
+                    " until = excluded.until, value = excluded.value",
+                    (owner, *lane, number, until, value),
+                )
+            case Expire(queue, until):
+                delete = "DELETE FROM rpcmq.results WHERE owner = %s AND queue = %s AND until <= %s"
+                over = execute(f"{delete} RETURNING octet_length(value)", (owner, queue, until)).fetchall()
+                return Verdict(sum(size + KEPT_OVERHEAD for (size,) in over))
             case Refuse():
                 return self._refuse(change)
             case Forget(lane, number):
@@ -142,7 +159,7 @@ class Batch:
     def _put_item(self, put: Put) -> Verdict:
         if put.incoming and put.incoming not in self._claimed:
             return _KNOWN
-        verdict = self._verdict_of(put)
+        verdict = self._verdict_with_unique(put) if put.unique else self._verdict_of(put)
         if put.incoming and not verdict.is_other:
             self._claimed.discard(put.incoming)
             self._taken.append(put.incoming)
@@ -153,6 +170,22 @@ class Batch:
             (self._owner, *put.lane, number, put.at, put.id, *put.maker, put.body, put.digest, b"", put.due or None)
         )
         return Verdict(number)
+
+    def _verdict_with_unique(self, put: Put) -> Verdict:
+        verdict = self.known(put)
+        if verdict.is_known or put.maker in self._put:
+            return verdict._replace(is_known=True)
+        insert = "INSERT INTO rpcmq.uniques VALUES (%s, %s, %s, %s, %s) ON CONFLICT DO NOTHING RETURNING 1"
+        number = self._numbers.get(put.lane, self._last.get(put.lane, 0)) + 1
+        row = (put.lane.queue, put.unique, self._owner, put.lane.priority, number)
+        if self._connection.execute(insert, row).fetchone() is None:
+            return _KNOWN
+        verdict = self._verdict_of(put)
+        if verdict.is_known:
+            # Another owner has put it at this moment.
+            delete = "DELETE FROM rpcmq.uniques WHERE queue = %s AND name = %s"
+            self._connection.execute(delete, (put.lane.queue, put.unique))
+        return verdict
 
     def _verdict_of(self, put: Put) -> Verdict:
         """Whether an item with this id is known; its id is, from now on."""

@@ -9,7 +9,7 @@ from rpcmq.store.contract import StoreError
 __all__ = ["SCHEMA_VERSION", "prepare"]
 
 #: Grows with each change of the tables.
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 #: Whoever makes the tables has this lock, or two routers that start would both make them.
 _MAKING = 0x72706D7100000001
 _ITEM = """
@@ -28,6 +28,17 @@ CREATE TABLE rpcmq.incoming (
     CHECK (octet_length(id) <= 255 AND octet_length(series) <= 255)
 );
 CREATE INDEX ON rpcmq.incoming (queue, id) WHERE id <> '';
+"""
+_RESULTS = """
+CREATE TABLE rpcmq.results (
+    owner INTEGER NOT NULL REFERENCES rpcmq.owners, queue TEXT NOT NULL, priority SMALLINT NOT NULL,
+    number BIGINT NOT NULL, until BIGINT NOT NULL, value BYTEA NOT NULL, PRIMARY KEY (owner, queue, priority, number)
+);
+CREATE INDEX ON rpcmq.results (owner, queue, until);
+CREATE TABLE rpcmq.uniques (
+    queue TEXT NOT NULL, name BYTEA NOT NULL, owner INTEGER NOT NULL REFERENCES rpcmq.owners,
+    priority SMALLINT NOT NULL, number BIGINT NOT NULL, PRIMARY KEY (queue, name)
+);
 """
 _TABLES = f"""
 CREATE SCHEMA rpcmq;
@@ -54,9 +65,10 @@ CREATE INDEX ON rpcmq.dead (owner, queue, place);
 CREATE TABLE rpcmq.notes (owner INTEGER NOT NULL REFERENCES rpcmq.owners, name TEXT NOT NULL, value BYTEA NOT NULL,
     PRIMARY KEY (owner, name));
 {_INCOMING}
+{_RESULTS}
 """
 #: By the version that each makes, of the one before.
-_UPGRADES = {2: _INCOMING}
+_UPGRADES = {2: _INCOMING, 3: _RESULTS}
 
 
 def prepare(connection: psycopg.Connection[tuple[object, ...]]) -> None:

@@ -54,6 +54,7 @@ __all__ = [
     "READ_DUE",
     "READ_INCOMING",
     "RECOUNT",
+    "RESULT",
     "TAKEN",
     "WAITING",
     "main",
@@ -61,7 +62,7 @@ __all__ = [
 
 #: Requests, whose answers have the same letter.
 APPLY, READ, READ_DUE, READ_DEAD, READ_INCOMING, NEXT_DUE, RECOUNT = b"A", b"R", b"D", b"X", b"I", b"N", b"C"
-FIND, KNOWN, OTHERS = b"F", b"K", b"H"
+FIND, KNOWN, OTHERS, RESULT = b"F", b"K", b"H", b"G"
 #: A request that is not answered: whoever asks is there. Without one the owner is not said to live.
 ALIVE = b"B"
 ITEMS = (READ, READ_DUE, READ_DEAD, READ_INCOMING)
@@ -228,6 +229,8 @@ class _Server:
                 return encode_values("i", store.next_due(*decode_values("P", content)))
             case b"F":
                 return encode_found(store.find(*decode_values("Li", content)))
+            case b"G":
+                return store.result(*decode_values("Li", content))
             case b"K":
                 return encode_verdicts(store.known([each for each in decode_changes(content) if isinstance(each, Put)]))
             case b"C":

@@ -47,6 +47,7 @@ from rpcmq.store.sqlite_batch import Batch, verdict_of
 from rpcmq.store.sqlite_dead import Dead
 from rpcmq.store.sqlite_file import abandon, is_whole, open_file, reason_of, rows_of
 from rpcmq.store.sqlite_ids import Ids
+from rpcmq.store.sqlite_results import Results
 from rpcmq.store.sqlite_tables import EPOCH, MAKERS, MAKERS_FROM, Tables
 
 __all__ = ["IDS_KEPT", "SqliteStore"]
@@ -93,6 +94,7 @@ class SqliteStore:
         try:
             self._tables = Tables(self._connection, segment_items)
             self._dead = Dead(self._connection)
+            self._results = Results(self._connection)
             self._ids = Ids(self._connection, ids_kept)
             notes = dict(self._connection.execute("SELECT name, value FROM notes"))
             self._recover_makers(notes)
@@ -227,6 +229,11 @@ class SqliteStore:
         return Found("postponed" if position.due else "ready", item or Damaged(position, lane, number))
 
     @_on_disk
+    def result(self, lane: Lane, number: int) -> bytes:
+        """See :meth:`rpcmq.store.contract.Store.result`."""
+        return self._results.find(lane, number)
+
+    @_on_disk
     def known(self, puts: Sequence[Put]) -> list[Verdict]:
         """See :meth:`rpcmq.store.contract.Store.known`."""
         return [verdict_of(put, self._ids, self._makers) for put in puts]
@@ -243,6 +250,7 @@ class SqliteStore:
             {lane: sum(each.postponed for each in segments) for lane, segments in lanes.items()},
             self._dead.counts(),
             size,
+            self._results.sizes(),
             {},
         )
 

@@ -13,7 +13,9 @@ from rpcmq.store.contract import (
     Bury,
     Change,
     Done,
+    Expire,
     Forget,
+    Keep,
     Lane,
     Maker,
     Move,
@@ -21,6 +23,7 @@ from rpcmq.store.contract import (
     Position,
     Postpone,
     Put,
+    Release,
     Revive,
     Stored,
     Verdict,
@@ -30,7 +33,9 @@ from rpcmq.store.segments import Segment
 from rpcmq.store.sqlite_dead import Dead
 from rpcmq.store.sqlite_file import is_whole, row_checksum, rows_of
 from rpcmq.store.sqlite_ids import Ids
+from rpcmq.store.sqlite_results import Results
 from rpcmq.store.sqlite_tables import MAKERS, MAKERS_FROM, Tables, packed_numbers
+from rpcmq.store.sqlite_uniques import Uniques
 
 __all__ = ["Batch", "verdict_of"]
 
@@ -51,6 +56,8 @@ class Batch:
         self._makers = makers
         self._ids = ids
         self._dead = dead
+        self._results = Results(connection)
+        self._uniques = Uniques(connection)
         #: Segments that are made, and those of each lane to which items are added: its rows.
         self._new: list[tuple[Lane, Segment]] = []
         self._rows: dict[Lane, list[tuple[Segment, list[tuple[Any, ...]]]]] = {}
@@ -112,6 +119,12 @@ class Batch:
                 return self._revive(change)
             case Move():
                 return self._move(change)
+            case Release():
+                self._uniques.release(change)
+            case Keep():
+                self._results.keep(change)
+            case Expire():
+                return Verdict(self._results.expire(change))
             case Forget(lane, number):
                 return Verdict(number if self._dead.forget(lane, number) else 0)
             case Note(name, value) if value:
@@ -126,6 +139,8 @@ class Batch:
         verdict = _KNOWN if put.maker in self._put else verdict_of(put, self._ids, self._makers)
         if verdict.is_known:
             return verdict
+        if put in self._uniques:
+            return _KNOWN
         maker = put.maker
         if put.id:
             self._ids.add(put)
@@ -134,6 +149,8 @@ class Batch:
         segment, number = self._append(put.lane, put.at, put.due, put.id, maker, put.body, put.digest)
         if put.due:
             self._write_postponed(segment, number, put.due, b"")
+        if put.unique:
+            self._uniques.add(put, number)
         return Verdict(number)
 
     def _append(

@@ -19,7 +19,7 @@ __all__ = ["SCHEMA_VERSION", "abandon", "is_whole", "open_file", "reason_of", "r
 log = logging.getLogger("rpcmq.queue")
 
 #: Grows with each change of the tables.
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 #: Stands in the file's header: "rpmq".
 _APPLICATION = 0x72706D71
 _PAGE_BYTES = 8192
@@ -42,6 +42,15 @@ CREATE TABLE dead (
     body BLOB NOT NULL, digest BLOB NOT NULL, state BLOB NOT NULL, crc INTEGER NOT NULL
 );
 CREATE UNIQUE INDEX dead_item ON dead (queue, priority, number);
+CREATE TABLE results (
+    queue TEXT NOT NULL, priority INTEGER NOT NULL, number INTEGER NOT NULL, until INTEGER NOT NULL,
+    value BLOB NOT NULL, crc INTEGER NOT NULL, PRIMARY KEY (queue, priority, number)
+) WITHOUT ROWID;
+CREATE INDEX results_until ON results (queue, until);
+CREATE TABLE uniques (
+    queue TEXT NOT NULL, name BLOB NOT NULL, priority INTEGER NOT NULL, number INTEGER NOT NULL,
+    PRIMARY KEY (queue, name)
+) WITHOUT ROWID;
 CREATE TABLE notes (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
 """
 
@@ -102,6 +111,9 @@ def _prepare(connection: apsw.Connection, path: Path) -> None:
         raise StoreError(f"queue store {path}: it is a SQLite database of another program")
     elif version > SCHEMA_VERSION:
         text = f"it has version {version}, and this rpcmq knows {SCHEMA_VERSION}: a later one has used it"
+        raise StoreError(f"queue store {path}: {text}")
+    elif version < SCHEMA_VERSION:
+        text = f"it has version {version}, which no release has written: remove it"
         raise StoreError(f"queue store {path}: {text}")
     connection.execute("COMMIT")
 

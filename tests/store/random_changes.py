@@ -11,7 +11,9 @@ from rpcmq.store.contract import (
     Change,
     Damaged,
     Done,
+    Expire,
     Forget,
+    Keep,
     Lane,
     Maker,
     Move,
@@ -19,6 +21,7 @@ from rpcmq.store.contract import (
     Position,
     Postpone,
     Put,
+    Release,
     Revive,
     Store,
     Stored,
@@ -37,6 +40,7 @@ class Content:
     ready: dict[Lane, list[Stored]] = field(default_factory=dict)
     postponed: list[Stored] = field(default_factory=list)
     dead: dict[str, list[Stored]] = field(default_factory=dict)
+    results: list[bytes] = field(default_factory=list)
 
 
 def content_of(store: Store) -> Content:
@@ -59,6 +63,7 @@ def content_of(store: Store) -> Content:
         while items := store.read_dead(queue, position, 3, 5000):
             position = items[-1].position
             content.dead[queue] += map(_seen, items)
+    content.results = [store.result(lane, number) for lane in _LANES for number in range(1, 7)]
     return content
 
 
@@ -105,6 +110,8 @@ class RandomChanges:
         lane = random.choice(_LANES)
         ready, due = store.read(lane, 0, 10, 1 << 20), store.read_due(_FOREVER, Position(), 5, 1 << 20)
         dead = store.read_dead(lane.queue, Position(), 10, 1 << 20)
+        if choice < 0.05:
+            return self._of_results_and_keys(lane)
         if choice < 0.45 or not (ready or due):
             return self._put(lane)
         item = random.choice(ready + due)
@@ -126,6 +133,16 @@ class RandomChanges:
             return Forget(item.lane, item.number)
         return Note(random.choice("ab"), random.randbytes(random.randrange(3)))
 
+    def _of_results_and_keys(self, lane: Lane) -> Change:
+        random = self._random
+        number = random.randrange(1, 9)
+        choice = random.randrange(5)
+        if choice < 2:
+            return Keep(lane, number, self._now + random.randrange(9000), random.randbytes(random.choice((0, 9, 900))))
+        if choice == 2:
+            return Expire(lane.queue, self._now)
+        return Release(lane, number, b"")
+
     def _move(self, item: Stored | Damaged, state: bytes) -> Move:
         due = self._now + self._random.randrange(1, 5000) if self._random.random() < 0.5 else 0
         return Move(item.lane, item.number, self._random.choice(_LANES), due, state)
@@ -136,5 +153,6 @@ class RandomChanges:
         due = self._now + random.randrange(1, 5000) if random.random() < 0.2 else 0
         if random.random() < 0.2:
             return Put(lane, body, self._now, due, id=b"invoice-%d" % random.randrange(50), digest=body[:1])
+        unique = b"only-%d" % random.randrange(9) if random.random() < 0.1 else b""
         self._count += random.choice((1, 1, 1, 1, 0, 2))
-        return Put(lane, body, self._now, due, maker=Maker(random.randrange(1, 4), self._count + 1))
+        return Put(lane, body, self._now, due, maker=Maker(random.randrange(1, 4), self._count + 1), unique=unique)

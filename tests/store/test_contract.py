@@ -10,9 +10,12 @@ from random import Random
 import pytest
 
 from rpcmq.store.contract import (
+    KEPT_OVERHEAD,
     Bury,
     Done,
+    Expire,
     Forget,
+    Keep,
     Lane,
     Maker,
     Move,
@@ -20,6 +23,7 @@ from rpcmq.store.contract import (
     Position,
     Postpone,
     Put,
+    Release,
     Revive,
     Store,
     Stored,
@@ -224,6 +228,44 @@ def test_the_bytes_of_items_are_counted(reopen: Reopen) -> None:
     total -= 18 + sum(range(1, 15))
     assert store.recount().sizes == {"billing": total, "images": 1018}
     assert reopen().recovered.sizes == {"billing": total, "images": 1018}
+
+
+def test_results_are_kept_until_their_time_is_over(reopen: Reopen) -> None:
+    store = reopen()
+    store.apply([put(1), put(2)])
+    store.apply([Done(LANE, 1), Keep(LANE, 1, 500, b"result"), Keep(LANE, 2, 600, b""), Keep(URGENT, 2, 500, b"x")])
+    store.apply([Keep(LANE, 1, 510, b"another one")])
+    again = reopen()
+    assert [again.result(LANE, 1), again.result(LANE, 2), again.result(URGENT, 2)] == [b"another one", b"", b"x"]
+    assert again.recovered.results == {"billing": 12 + 3 * KEPT_OVERHEAD}
+    assert again.apply([Expire("images", 900), Expire("billing", 509)]) == [Verdict(), Verdict(1 + KEPT_OVERHEAD)]
+    assert again.apply([Expire("billing", 509)]) == [Verdict()]
+    assert again.result(URGENT, 2) == b"" and again.result(LANE, 1) == b"another one"
+    assert again.apply([Expire("billing", 600)]) == [Verdict(11 + 2 * KEPT_OVERHEAD)]
+    assert again.recount().results == {}
+
+
+def test_of_items_with_a_unique_key_one_waits(reopen: Reopen) -> None:
+    store = reopen()
+    first = put(1)._replace(unique=b"nightly")
+    other = put(2, URGENT)._replace(unique=b"nightly")
+    assert store.apply([first, other, put(3)._replace(unique=b"hourly")]) == [Verdict(1), KNOWN, Verdict(2)]
+    again = reopen()
+    assert again.apply([other, first, put(4, Lane("images", 0))._replace(unique=b"nightly")]) == [
+        KNOWN,
+        KNOWN,
+        Verdict(1),
+    ]
+    # Whoever waits no more lets go of its key, and of no other's.
+    again.apply([Release(LANE, 1, b"nightly")])
+    assert again.apply([other, Release(LANE, 1, b"nightly"), put(5)._replace(unique=b"nightly")]) == [
+        Verdict(1), Verdict(), KNOWN,
+    ]  # fmt: skip
+    again.apply([Release(LANE, 2, b"")])
+    given = Put(LANE, b"a", 1, id=b"invoice-17", digest=b"A", unique=b"nightly")
+    assert again.apply([put(6)._replace(unique=b"hourly"), given, given._replace(unique=b"")]) == [
+        Verdict(3), KNOWN, Verdict(4),
+    ]  # fmt: skip
 
 
 def test_notes_are_kept(reopen: Reopen) -> None:

@@ -42,7 +42,7 @@ def test_items_are_the_same_on_the_other_side() -> None:
 
 
 def test_what_each_item_has_is_written_out_as_the_general_form_says() -> None:
-    assert encode_changes([_PUT]) == b"p" + encode_values("LbiibMbi", *_PUT)
+    assert encode_changes([_PUT]) == b"p" + encode_values("LbiibMbib", *_PUT)
     assert encode_changes([Done(_LANE, 9, 70)]) == b"d" + encode_values("Lii", _LANE, 9, 70)
     items: list[Stored | Damaged] = [_STORED]
     assert encode_items(items) == b"s" + encode_values("PLiibMbb", *_STORED)

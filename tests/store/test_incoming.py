@@ -148,10 +148,10 @@ def test_an_id_is_put_once_and_one_of_other_content_stays_until_it_is_refused(
 def test_tables_of_the_first_version_are_upgraded(database: str) -> None:
     PostgresStore(database, "a").close()
     with psycopg.connect(database, autocommit=True) as connection:
-        connection.execute("DROP TABLE rpcmq.incoming")
+        connection.execute("DROP TABLE rpcmq.incoming, rpcmq.results, rpcmq.uniques")
         connection.execute("UPDATE rpcmq.version SET version = 1")
         store = PostgresStore(database, "a")
         write(connection, b"one")
         assert len(store.read_incoming(*MANY)) == 1
-        assert connection.execute("SELECT version FROM rpcmq.version").fetchone() == (2,)
+        assert connection.execute("SELECT version FROM rpcmq.version").fetchone() == (3,)
     store.close()

@@ -136,8 +136,8 @@ def test_a_server_that_is_killed_has_what_was_accepted(database: str, postgres_s
 def test_tables_of_a_later_version_are_refused(database: str) -> None:
     PostgresStore(database, "a").close()
     with psycopg.connect(database, autocommit=True) as connection:
-        connection.execute("UPDATE rpcmq.version SET version = 3")
-    with pytest.raises(StoreError, match="its tables have version 3, and this rpcmq knows 2: a later one has used it"):
+        connection.execute("UPDATE rpcmq.version SET version = 4")
+    with pytest.raises(StoreError, match="its tables have version 4, and this rpcmq knows 3: a later one has used it"):
         PostgresStore(database, "a")
 
 

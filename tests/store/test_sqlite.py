@@ -48,9 +48,9 @@ def test_a_file_of_a_later_version_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "queue.db"
     SqliteStore(path).close()
     with sqlite3.connect(path) as connection:
-        connection.execute("PRAGMA user_version = 2")
+        connection.execute("PRAGMA user_version = 3")
     connection.close()
-    with pytest.raises(StoreError, match=r"queue\.db: it has version 2, and this rpcmq knows 1"):
+    with pytest.raises(StoreError, match=r"queue\.db: it has version 3, and this rpcmq knows 2"):
         SqliteStore(path)
 
 

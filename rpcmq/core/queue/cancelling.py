@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from rpcmq.core.queue import results
+from rpcmq.core.queue.envelope import Envelope
 from rpcmq.core.queue.queues import Queues
+from rpcmq.core.queue.results import Outcome
 from rpcmq.core.queue.tally import size_of
-from rpcmq.store.contract import Done, Found, Lane, Verdict
+from rpcmq.core.queue.work_queue import WorkQueue
+from rpcmq.store.contract import Change, Done, Found, Lane, Release, Stored, Verdict
 
 __all__ = ["CANCELLED", "DEAD", "ENDED", "RUNNING", "cancel"]
 
 #: The answers of :func:`cancel`: it has ended by that; a worker has it, or may have it since the queue server's death;
 #: it is dead; it had ended before, was never there, or is in another queue now.
-CANCELLED, RUNNING, DEAD, ENDED = "cancelled", "running", "dead", "ended"
+CANCELLED, RUNNING, DEAD, ENDED = results.CANCELLED, results.RUNNING, results.DEAD, "ended"
 
 
 def cancel(
@@ -30,12 +34,31 @@ def cancel(
             queue.let_go(held, set())
             then(RUNNING)
         else:
-            queues.store.apply([Done(lane, number, size_of(item.item))], lambda verdicts: ended(item, verdicts))
+            changes: list[Change] = [Done(lane, number, size_of(item.item))]
+            if isinstance(item.item, Stored):
+                changes += _beside(queue, queues.wall(now), item.item)
+            queues.store.apply(changes, lambda verdicts: ended(item, verdicts))
 
     def ended(item: Found, verdicts: list[Verdict]) -> None:
         queue.tally.left(item.item)
         queue.counters["cancelled"] += 1
         queue.let_go(held, held)
+        queue.results.ended(item.item, Outcome(CANCELLED))
         then(CANCELLED)
 
     queues.store.find(lane, number, found)
+
+
+def _beside(queue: WorkQueue, at: int, item: Stored) -> list[Change]:
+    """Changes to what is kept beside an item that is cancelled."""
+    try:
+        envelope = Envelope.from_bytes(item.body)
+    except ValueError:
+        return []  # another version has written it: nobody is told, and nothing else depends on it
+    changes: list[Change] = []
+    if envelope.unique:
+        changes.append(Release(item.lane, item.number, envelope.unique))
+    if envelope.keep_result:
+        until, most = at + envelope.keep_result, queue.policy.max_result_bytes
+        changes += queue.results.keep(item, until, CANCELLED, b"", most)
+    return changes

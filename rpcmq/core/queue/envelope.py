@@ -2,45 +2,51 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from struct import Struct
+from typing import NamedTuple
 
 __all__ = ["Envelope"]
 
-#: Version, time until which it is wanted (milliseconds of the wall clock; 0: for ever), length of the series.
-_HEAD = Struct(">BqH")
-_VERSION = 1
+#: Version, time until which it is wanted (milliseconds of the wall clock; 0: for ever), milliseconds for which its
+#: result is kept, lengths of the series and of the unique key.
+_HEAD = Struct(">BqqHH")
+_VERSION = 2
 
 
-@dataclass(frozen=True)
-class Envelope:
-    """An item.
+class Envelope(NamedTuple):
+    """An item."""
 
-    Attributes:
-        message: for its worker.
-        expires: milliseconds of the wall clock after which nobody wants it; 0: for ever.
-        series: of the items with the same one runs one at a time; empty: no matter.
-    """
-
+    #: For its worker.
     message: bytes
+    #: Milliseconds of the wall clock after which nobody wants it; 0: for ever.
     expires: int = 0
+    #: Of the items with the same one runs one at a time; empty: no matter.
     series: bytes = b""
+    #: Milliseconds for which its result is kept; 0: it is not.
+    keep_result: int = 0
+    #: Of the items with the same one waits one; empty: no matter.
+    unique: bytes = b""
 
     def to_bytes(self) -> bytes:
         """The envelope as the store keeps it."""
-        return b"".join((_HEAD.pack(_VERSION, self.expires, len(self.series)), self.series, self.message))
+        message, expires, series, keep_result, unique = self
+        head = _HEAD.pack(_VERSION, expires, keep_result, len(series), len(unique))
+        return b"".join((head, series, unique, message))
 
     @classmethod
     def from_bytes(cls, body: bytes) -> Envelope:
         """The inverse of :meth:`to_bytes`.
 
         Raises:
-            ValueError: a later version has written it, or it is none.
+            ValueError: another version has written it, or it is none.
         """
         if len(body) < _HEAD.size:
             raise ValueError(f"the item has {len(body)} bytes, which is no item")
-        version, expires, length = _HEAD.unpack_from(body)
+        version, expires, keep_result, series, unique = _HEAD.unpack_from(body)
         if version != _VERSION:
             raise ValueError(f"the item has version {version}, and this rpcmq knows {_VERSION}")
-        at = _HEAD.size + length
-        return cls(body[at:], expires, body[_HEAD.size : at])
+        if not series and not unique:
+            return cls(body[_HEAD.size :], expires, b"", keep_result)
+        at = _HEAD.size + series
+        end = at + unique
+        return cls(body[end:], expires, body[_HEAD.size : at], keep_result, body[at:end])

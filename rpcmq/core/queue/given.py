@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from rpcmq.store.contract import Stored
 
@@ -12,22 +12,20 @@ __all__ = ["Given", "Key"]
 Key = tuple[int, int]
 
 
-@dataclass(frozen=True)
-class Given:
-    """An item that a worker has.
+class Given(NamedTuple):
+    """An item that a worker has."""
 
-    Attributes:
-        item: as it was read.
-        fence: (epoch, counter).
-        attempt: from 1 on.
-        message: for the worker.
-        series: of its items runs one at a time; empty: it has none.
-        since: monotonic seconds at which it was given.
-    """
-
+    #: As it was read.
     item: Stored
+    #: (epoch, counter).
     fence: tuple[int, int]
+    #: From 1 on.
     attempt: int
+    #: For the worker.
     message: bytes
+    #: Of its items runs one at a time; empty: it has none.
     series: bytes
+    #: Monotonic seconds at which it was given.
     since: float
+    #: Milliseconds for which its result is kept; 0: it is not.
+    keep_result: int = 0

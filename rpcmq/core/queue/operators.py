@@ -8,14 +8,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from rpcmq.core.queue.envelope import Envelope
 from rpcmq.core.queue.given import Key
 from rpcmq.core.queue.port import Items
 from rpcmq.core.queue.queues import DRAINING, PAUSED, Queues
+from rpcmq.core.queue.results import UNKNOWN, Outcome
 from rpcmq.core.queue.story import Story
 from rpcmq.core.queue.tally import size_of
 from rpcmq.core.queue.views import ItemView, view_of
 from rpcmq.core.queue.work_queue import WorkQueue
-from rpcmq.store.contract import Change, Damaged, Forget, Found, Lane, Move, Note, Position, Revive, Stored, Verdict
+from rpcmq.store.contract import (
+    Change,
+    Damaged,
+    Forget,
+    Found,
+    Lane,
+    Move,
+    Note,
+    Position,
+    Release,
+    Revive,
+    Stored,
+    Verdict,
+)
 
 __all__ = ["PEEK_STATES", "Operators"]
 
@@ -269,7 +284,8 @@ class Operators:
             # Where the store says nothing, it had done it already, before it was opened again: it is not here any more.
             queue.let_go(held, held)
             count = 0
-            for item, change, verdict in zip(some, changes, verdicts, strict=True):
+            for item, change, verdict in zip(some, changes, verdicts[: len(some)], strict=True):
+                queue.results.ended(item, Outcome(UNKNOWN, text=f"it was moved to queue {target.name!r}"))
                 if not verdict.number:
                     target.may_have_more(change.to)
                     continue
@@ -280,9 +296,12 @@ class Operators:
                 else:
                     number = verdict.number
                     target.accepted(item._replace(position=Position(number=number), lane=change.to, number=number))
+            target.on_ready()
             then(count)
 
-        self._store.apply(changes, moved)
+        self._store.apply(
+            [*changes, *(Release(item.lane, item.number, b"") for item in some if _is_unique(item))], moved
+        )
 
     # --- queues ------------------------------------------------------------------------------
 
@@ -310,3 +329,11 @@ def _key(item: Stored | Damaged) -> Key:
 
 def _state_again(item: Stored) -> bytes:
     return Story.from_bytes(item.state).again().to_bytes()
+
+
+def _is_unique(item: Stored) -> bool:
+    """Whether it may have a unique key."""
+    try:
+        return bool(Envelope.from_bytes(item.body).unique)
+    except ValueError:
+        return True

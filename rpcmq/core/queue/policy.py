@@ -26,6 +26,7 @@ class Policy:
         losses: an item that has lost so many workers is dead, whatever ``on_lost`` says.
         concurrency: items that run at the same time; 0: as many as there are workers.
         rate: items that begin in a second; 0: no limit.
+        max_result_bytes: results of its items that are kept have no more bytes together.
         max_items, max_bytes: the queue keeps no more items, and bytes of them, dead ones included.
     """
 
@@ -40,6 +41,7 @@ class Policy:
     rate: float = 0.0
     max_items: int = 10_000_000
     max_bytes: int = 16 << 30
+    max_result_bytes: int = 64 << 20
 
     def __post_init__(self) -> None:
         """Check the values.
@@ -47,7 +49,14 @@ class Policy:
         Raises:
             ValueError: one of them cannot be; the text names it.
         """
-        for name, least in (("attempts", 1), ("losses", 1), ("max_items", 1), ("max_bytes", 1), ("concurrency", 0)):
+        for name, least in (
+            ("attempts", 1),
+            ("losses", 1),
+            ("max_items", 1),
+            ("max_bytes", 1),
+            ("max_result_bytes", 0),
+            ("concurrency", 0),
+        ):
             if type(getattr(self, name)) is not int or getattr(self, name) < least:
                 raise ValueError(f"{name} must be an integer of at least {least}, not {getattr(self, name)!r}")
         least_times = {"backoff": 0.0, "backoff_most": 0.0, "rate": 0.0, "backoff_factor": 1.0, "lease": 1.0}

@@ -45,6 +45,9 @@ class StorePort(Protocol):
     def find(self, lane: Lane, number: int, then: Callable[[Found | None], object]) -> None:
         """Look for one item."""
 
+    def result(self, lane: Lane, number: int, then: Callable[[bytes], object]) -> None:
+        """Ask for a result."""
+
     def known(self, puts: Sequence[Put], then: Callable[[list[Verdict]], object]) -> None:
         """Ask which items were put before."""
 

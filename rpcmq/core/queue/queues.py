@@ -20,6 +20,8 @@ __all__ = ["DRAINING", "PAUSED", "NewItem", "Queues"]
 
 #: Items that are due and read at once, and their bytes.
 _DUE, _DUE_BYTES = 256, 4 << 20
+#: Results whose time is over are forgotten so often (seconds).
+_EXPIRY = 60.0
 #: The names of notes begin with these.
 PAUSED, DRAINING, _POLICY = "paused ", "draining ", "policy "
 _NO_MAKER = Maker(0, 0)
@@ -37,6 +39,9 @@ class NewItem(NamedTuple):
         series: of its items runs one at a time; empty: no matter.
         put_at: the time at which it was put; 0: now.
         incoming: its place among the incoming items; 0: it is none.
+        keep_result: seconds for which its result is kept; 0: it is not.
+        unique: while an item with the same one waits, which no worker has had, this one is not put, and is answered as
+            known; empty: no matter.
     """
 
     message: bytes
@@ -49,6 +54,8 @@ class NewItem(NamedTuple):
     series: bytes = b""
     put_at: int = 0
     incoming: int = 0
+    keep_result: float = 0.0
+    unique: bytes = b""
 
 
 class Queues:
@@ -71,6 +78,7 @@ class Queues:
         #: The time at which the next item is due (milliseconds of the wall clock); 0: there is none.
         self._next_due = 1
         self._now = now
+        self._next_expiry = now
         #: Called with a queue in which there may be something to take.
         self.on_ready: Callable[[WorkQueue], object] = lambda queue: None
         self._horizons: dict[str, dict[Lane, int]] = {}
@@ -136,10 +144,15 @@ class Queues:
             Refused: the same, where nobody is there to be called: they may have been put before.
         """
         queue, at = self.queue(name), self._wall(now)
+        lanes = {priority: Lane(name, priority) for priority in {item.priority for item in items}}
         puts = [
             Put(
-                Lane(name, item.priority), Envelope(item.message, item.expires, item.series).to_bytes(),
+                lanes[item.priority],
+                Envelope(
+                    item.message, item.expires, item.series, int(item.keep_result * 1000), item.unique
+                ).to_bytes(),
                 item.put_at or at, item.due if item.due > at else 0, item.id, item.maker, item.digest, item.incoming,
+                item.unique,
             )
             for item in items
         ]  # fmt: skip
@@ -169,6 +182,7 @@ class Queues:
                     queue.accepted(Stored(position, put.lane, verdict.number, put.at, put.id, put.maker, put.body, b""))
                 elif verdict.is_known:
                     queue.may_have_more(put.lane)
+            queue.on_ready()
             then(verdicts)
 
         self._store.apply(puts, stored)
@@ -238,6 +252,7 @@ class Queues:
         """Read the items that are due, and those that came into the store by another way."""
         self._now = now
         self._incoming.tick(now)
+        self._expire_results(now)
         if self._is_reading_due or not self._next_due or self._wall(now) < self._next_due:
             return
         self._is_reading_due = True
@@ -257,6 +272,13 @@ class Queues:
             self._next_due = due
 
         self._store.read_due(until, self._due_read_to, _DUE, _DUE_BYTES, take)
+
+    def _expire_results(self, now: float) -> None:
+        if now < self._next_expiry:
+            return
+        self._next_expiry = now + _EXPIRY
+        for queue in self._queues.values():
+            queue.results.expire(self._wall(now))
 
     def next_deadline(self) -> float:
         """The time of the next :meth:`tick`, after which any queue may have something to take (monotonic seconds)."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-__all__ = ["Draining", "Full", "Refused"]
+from rpcmq.core.queue.policy import Policy
+from rpcmq.core.queue.tally import Tally
+
+__all__ = ["Draining", "Full", "Refused", "fullness"]
 
 
 class Refused(Exception):
@@ -29,3 +32,13 @@ class Full(Refused):
             f" add workers, drop what is dead, or set {setting} higher"
         )
         self.setting, self.limit = setting, limit
+
+
+def fullness(queue: str, tally: Tally, policy: Policy, items: int, size: int) -> Full | None:
+    """The reason for which so many new items, of ``size`` bytes, have no room in ``queue``; None: they have."""
+    kept, kept_bytes = tally.items + tally.dead + tally.coming, tally.bytes + tally.coming_bytes
+    if kept + items > policy.max_items:
+        return Full(queue, "max_items", policy.max_items, f"{kept} items", tally.dead)
+    if kept_bytes + size > policy.max_bytes:
+        return Full(queue, "max_bytes", policy.max_bytes, f"items of {kept_bytes} bytes", tally.dead)
+    return None

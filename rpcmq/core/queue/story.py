@@ -48,6 +48,11 @@ class Story:
         """The number of attempts."""
         return self.failures + self.losses
 
+    @property
+    def reason(self) -> str:
+        """The end of the last attempt, in words."""
+        return f"{self.endings[-1].outcome}: {self.endings[-1].text}" if self.endings else ""
+
     def with_ending(self, ending: Ending) -> Story:
         """The story with one more end."""
         ending = replace(ending, text=ending.text[-_TEXT:])

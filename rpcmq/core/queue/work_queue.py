@@ -20,11 +20,12 @@ from rpcmq.core.queue.given import Given, Key
 from rpcmq.core.queue.lanes import Lanes
 from rpcmq.core.queue.policy import Policy
 from rpcmq.core.queue.port import StorePort
-from rpcmq.core.queue.refusals import Draining, Full, Refused
+from rpcmq.core.queue.refusals import Draining, Refused, fullness
+from rpcmq.core.queue.results import DEAD, DONE, Outcome, Results
 from rpcmq.core.queue.series import Series
 from rpcmq.core.queue.story import Ending, Story
 from rpcmq.core.queue.tally import Tally, size_of
-from rpcmq.store.contract import Bury, Damaged, Done, Lane, Postpone, Recovered, Stored, Verdict
+from rpcmq.store.contract import Bury, Change, Damaged, Done, Lane, Postpone, Recovered, Release, Stored, Verdict
 
 __all__ = ["Given", "WorkQueue"]
 
@@ -54,9 +55,12 @@ class WorkQueue:
         self._counter = 0
         doubt_until = -inf if is_clean else opened + policy.lease
         self._opened = wall(opened)
-        self._lanes = Lanes(name, store, lanes, doubt_until, self._may_take)
+        self._lanes = Lanes(name, store, lanes, doubt_until, lambda: self.on_ready())  # noqa: PLW0108 it is set later
         self.tally = Tally()
+        self.counters: Counter[str] = Counter()
         self._ages = Ages(name, store)
+        #: The ends of items, for those who ask.
+        self.results = Results(name, store, self._is_given, self.counters)
         #: By fence.
         self._given: dict[tuple[int, int], Given] = {}
         self._series = Series()
@@ -68,7 +72,6 @@ class WorkQueue:
         self._next_token = -inf
         #: Nothing is given; nothing new is taken.
         self.is_paused = self.is_draining = False
-        self.counters: Counter[str] = Counter()
         #: Called when there may be something to take.
         self.on_ready: Callable[[], object] = lambda: None
 
@@ -127,22 +130,13 @@ class WorkQueue:
 
     def refusal(self, items: int, size: int) -> Refused | None:
         """The reason for which so many new items, of ``size`` bytes, may not be put; None: there is none."""
-        if self.is_draining:
-            return Draining(self.name)
-        tally, policy = self.tally, self._policy
-        kept, kept_bytes = tally.items + tally.dead + tally.coming, tally.bytes + tally.coming_bytes
-        if kept + items > policy.max_items:
-            return Full(self.name, "max_items", policy.max_items, f"{kept} items", tally.dead)
-        if kept_bytes + size > policy.max_bytes:
-            return Full(self.name, "max_bytes", policy.max_bytes, f"items of {kept_bytes} bytes", tally.dead)
-        return None
+        return Draining(self.name) if self.is_draining else fullness(self.name, self.tally, self._policy, items, size)
 
     def accepted(self, item: Stored) -> None:
-        """A new item is in the store."""
+        """A new item is in the store; :attr:`on_ready` is to be called after the last of them."""
         self.tally.items += 1
         self.tally.bytes += len(item.body)
         self._lanes.accepted(item)
-        self.on_ready()
 
     def postponed(self, of: Lane, number: int, size: int) -> None:
         """A new item of ``size`` bytes is in the store, which is due later."""
@@ -166,12 +160,10 @@ class WorkQueue:
         self._lanes.became_due(item)
         self.on_ready()
 
-    def _may_take(self) -> None:
-        self.on_ready()
-
     def recount(self, content: Recovered) -> None:
         """Take over the numbers of items that the store has."""
         self.tally.recount(self.name, self._lanes, content)
+        self.results.size = content.results.get(self.name, 0)
 
     def take(self, now: float) -> Given | None:
         """The next item for a worker; None: there is none now."""
@@ -204,10 +196,11 @@ class WorkQueue:
                 envelope = Envelope.from_bytes(item.body)
             except ValueError as error:
                 ending = Ending(self._wall(now), "", "damaged", str(error))
-                self._bury(item, ending.at, Story.from_bytes(item.state).with_ending(ending))
+                self._bury(item, ending.at, Story.from_bytes(item.state).with_ending(ending), b"")
                 continue
             if envelope.expires and self._wall(now) >= envelope.expires:
-                self._end(now, item, Ending(self._wall(now), "", "expired", "nobody wanted it any more"))
+                ending = Ending(self._wall(now), "", "expired", "nobody wanted it any more")
+                self._bury(item, ending.at, Story.from_bytes(item.state).with_ending(ending), envelope.unique or None)
             elif envelope.series and envelope.series in self._series:
                 self._series.wait(envelope.series, item, is_next)
             else:
@@ -218,10 +211,13 @@ class WorkQueue:
         self._counter += 1
         attempt = Story.from_bytes(item.state).attempts + 1 if item.state else 1
         fence = self._epoch, self._counter
-        given = Given(item, fence, attempt, envelope.message, envelope.series, now)
+        given = Given(item, fence, attempt, envelope.message, envelope.series, now, envelope.keep_result)
         self._given[given.fence] = given
         if given.series:
             self._series.begin(given.series)
+        if envelope.unique:
+            # Before anything else is said of it, so that its end is never durable without that.
+            self._store.apply([Release(item.lane, item.number, envelope.unique)], lambda verdicts: None)
         self.counters["given"] += 1
         return given
 
@@ -273,6 +269,9 @@ class WorkQueue:
         self.tally.in_hand -= sum(1 for item in items if item.position.due)
         self.on_ready()
 
+    def _is_given(self, priority: int, number: int) -> bool:
+        return any((given.item.lane.priority, given.item.number) == (priority, number) for given in self.given)
+
     def undead(self, item: Stored | Damaged) -> None:
         """One of the dead items is not there any more."""
         self.tally.dead -= 1
@@ -281,8 +280,15 @@ class WorkQueue:
 
     # --- ends --------------------------------------------------------------------------------
 
-    def done(self, fence: tuple[int, int], then: Callable[[], object] = lambda: None) -> bool:
-        """The item is done; ``then`` is called when that is durable. False: it is not given under this fence."""
+    def done(
+        self, fence: tuple[int, int], then: Callable[[], object] = lambda: None, result: bytes = b"", now: float = 0.0
+    ) -> bool:  # fmt: skip
+        """The item is done; ``then`` is called when that is durable. False: it is not given under this fence.
+
+        Args:
+            result: kept, if that was asked for.
+            now: from which on it is kept; where it is not given, from when the item was given.
+        """
         given = self._given.pop(fence, None)
         if given is None:
             self.counters["too late"] += 1
@@ -291,10 +297,15 @@ class WorkQueue:
 
         def ended(verdicts: list[Verdict]) -> None:
             tally.ended(item)
+            self.results.ended(item, Outcome(DONE, result))
             then()
 
+        changes: list[Change] = [Done(item.lane, item.number, len(item.body))]
+        if given.keep_result:
+            until = self._wall(now or given.since) + given.keep_result
+            changes += self.results.keep(item, until, DONE, result, self._policy.max_result_bytes)
         tally.ending += 1
-        self._store.apply([Done(item.lane, item.number, len(item.body))], ended)
+        self._store.apply(changes, ended)
         self.counters["done"] += 1
         self._free(given)
         return True
@@ -336,7 +347,7 @@ class WorkQueue:
         story = Story.from_bytes(item.state).with_ending(ending)
         policy = self._policy
         is_dead = (
-            ending.outcome in ("rejected", "expired")
+            ending.outcome == "rejected"
             or story.failures >= policy.attempts
             or story.losses >= policy.losses
             or (ending.outcome == "lost" and policy.on_lost == "park")
@@ -354,19 +365,25 @@ class WorkQueue:
         self.tally.ending += 1
         self._store.apply([change], postponed)
 
-    def _bury(self, item: Stored | Damaged, at: int, story: Story) -> None:
+    def _bury(self, item: Stored | Damaged, at: int, story: Story, unique: bytes | None = None) -> None:
+        """The item is dead; if it may have a unique key, it lets go of that: empty if nobody knows it."""
+
         def buried(verdicts: list[Verdict]) -> None:
             self.tally.ended(item)
             self.tally.dead += 1
             self.tally.bytes += size_of(item)
+            self.results.ended(item, Outcome(DEAD, text=story.reason))
 
         self.counters["dead"] += 1
         self.tally.ending += 1
-        self._store.apply([Bury(item.lane, item.number, at, story.to_bytes())], buried)
+        changes: list[Change] = [Bury(item.lane, item.number, at, story.to_bytes())]
+        if unique is not None:
+            changes.append(Release(item.lane, item.number, unique))
+        self._store.apply(changes, buried)
 
     def _bury_damaged(self, now: float, item: Damaged) -> None:
         ending = Ending(self._wall(now), "", "damaged", "its row in the store is not as it was written")
-        self._bury(item, ending.at, Story().with_ending(ending))
+        self._bury(item, ending.at, Story().with_ending(ending), b"")
         self.counters["damaged"] += 1
 
     def _free(self, given: Given) -> None:

@@ -47,6 +47,9 @@ class VirtualStore:
     def find(self, lane: Lane, number: int, then: Callable[[Found | None], object]) -> None:
         self.waiting.append((lambda: self.store.find(lane, number), then))
 
+    def result(self, lane: Lane, number: int, then: Callable[[bytes], object]) -> None:
+        self.waiting.append((lambda: self.store.result(lane, number), then))
+
     def known(self, puts: Sequence[Put], then: Callable[[list[Verdict]], object]) -> None:
         self.waiting.append((lambda: self.store.known(puts), then))
 

@@ -1,0 +1,165 @@
+"""The ends of items: told to those who wait for one, and kept for those who ask later.
+
+An item is done, dead or cancelled once. Whoever has put it may have asked for its result to be kept for a time: then it
+is durable in the commit that ends the item. The reason for which an item is dead is known for as long as it is dead.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import NamedTuple
+
+from rpcmq.core.queue.given import Key
+from rpcmq.core.queue.port import StorePort
+from rpcmq.core.queue.refusals import Refused
+from rpcmq.core.queue.story import Story
+from rpcmq.store.contract import KEPT_OVERHEAD, Damaged, Expire, Found, Keep, Lane, Stored, Verdict
+
+__all__ = ["CANCELLED", "DEAD", "DONE", "RUNNING", "UNKNOWN", "WAITING", "Outcome", "Results"]
+
+#: The states of :class:`Outcome`.
+WAITING, RUNNING, DONE, DEAD, CANCELLED, UNKNOWN = "waiting", "running", "done", "dead", "cancelled", "unknown"
+#: Bytes of one result that is kept.
+_MOST_BYTES = 1 << 20
+#: Askers of one queue that wait for ends.
+_MOST_ASKERS = 10_000
+_LETTERS = {b"d": DONE, b"l": DONE, b"c": CANCELLED}
+
+
+class Outcome(NamedTuple):
+    """The state of an item, and how it has ended.
+
+    Attributes:
+        result: of one that is done, if it was kept or somebody waited for it; None: it was not kept.
+        text: the reason for which it is dead, or has no result.
+    """
+
+    state: str
+    result: bytes | None = None
+    text: str = ""
+
+    @property
+    def is_end(self) -> bool:
+        """Whether nothing will follow."""
+        return self.state not in (WAITING, RUNNING)
+
+
+class Results:
+    """The results of the items of ``queue``.
+
+    Args:
+        is_given: whether a worker has the item of a priority and number.
+        counters: of the queue.
+    """
+
+    def __init__(
+        self, queue: str, store: StorePort, is_given: Callable[[int, int], bool], counters: Counter[str]
+    ) -> None:
+        self._queue = queue
+        self._store = store
+        self._is_given = is_given
+        self._counters = counters
+        #: Bytes of the results that are kept, or are being stored.
+        self.size = 0
+        self._askers: dict[Key, list[Callable[[Outcome], object]]] = {}
+        self._count = 0
+        self._is_expiring = False
+
+    # --- ends --------------------------------------------------------------------------------
+
+    def keep(self, item: Stored, until: int, state: str, result: bytes, most: int) -> list[Keep]:
+        """The change that keeps the result of an item, to be stored with its end; none if there is no room.
+
+        Args:
+            most: bytes that the results of the queue may have.
+        """
+        letter = b"c" if state == CANCELLED else b"d"
+        if len(result) > _MOST_BYTES:
+            letter, result = b"l", f"its result of {len(result)} bytes is not kept: {_MOST_BYTES} are the most".encode()
+        size = len(result) + 1 + KEPT_OVERHEAD
+        if self.size + size > most:
+            self._counters["results not kept"] += 1
+            return []
+        self.size += size
+        return [Keep(item.lane, item.number, until, letter + result)]
+
+    def ended(self, item: Stored | Damaged, outcome: Outcome) -> None:
+        """An item has ended, durably: tell those who wait for that."""
+        askers = self._askers.pop((item.lane.priority, item.number), ()) if self._askers else ()
+        self._count -= len(askers)
+        for asker in askers:
+            asker(outcome)
+
+    def expire(self, now: int) -> None:
+        """Forget the results whose time is over at ``now`` (milliseconds of the wall clock)."""
+        if not self.size or self._is_expiring:
+            return
+        self._is_expiring = True
+
+        def expired(verdicts: list[Verdict]) -> None:
+            self._is_expiring = False
+            self.size -= verdicts[0].number
+
+        self._store.apply([Expire(self._queue, now)], expired)
+
+    # --- questions ---------------------------------------------------------------------------
+
+    def ask(self, priority: int, number: int, then: Callable[[Outcome], object]) -> None:
+        """Tell ``then`` how the item is, or has ended."""
+        lane = Lane(self._queue, priority)
+
+        def found(item: Found | None) -> None:
+            if item is None:
+                self._store.result(lane, number, lambda kept: then(_kept(kept)))
+            elif item.state == "dead":
+                then(Outcome(DEAD, text=_reason(item)))
+            else:
+                then(Outcome(RUNNING if self._is_given(priority, number) else WAITING))
+
+        self._store.find(lane, number, found)
+
+    def wait(self, priority: int, number: int, then: Callable[[Outcome], object]) -> Callable[[], object]:
+        """Tell ``then`` how the item has ended, once it has; return a function that forgets the question.
+
+        Raises:
+            Refused: too many wait.
+        """
+        if self._count >= _MOST_ASKERS:
+            raise Refused(f"queue {self._queue!r}: {_MOST_ASKERS} wait for the ends of its items already")
+        key = priority, number
+        self._askers.setdefault(key, []).append(then)
+        self._count += 1
+
+        def forget() -> bool:
+            askers = self._askers.get(key, [])
+            if then not in askers:
+                return False
+            askers.remove(then)
+            self._count -= 1
+            if not askers:
+                del self._askers[key]
+            return True
+
+        def asked(outcome: Outcome) -> None:
+            # It may have ended, and been told, while the store was asked.
+            if outcome.is_end and forget():
+                then(outcome)
+
+        self.ask(priority, number, asked)
+        return forget
+
+
+def _kept(kept: bytes) -> Outcome:
+    state = _LETTERS.get(kept[:1])
+    if state is None:
+        return Outcome(UNKNOWN, text="it has ended, or is in another queue, and no result of it is kept")
+    if kept[:1] == b"l":
+        return Outcome(state, text=str(kept[1:], "utf-8"))
+    return Outcome(state, kept[1:] if state == DONE else None)
+
+
+def _reason(found: Found) -> str:
+    if not isinstance(found.item, Stored):
+        return "damaged: its row in the store is not as it was written"
+    return Story.from_bytes(found.item.state).reason
