@@ -59,8 +59,8 @@ def open_file(path: Path, vfs: str | None = None) -> apsw.Connection:
     """Open the store in ``path``, which is made if it is not there.
 
     Raises:
-        StoreError: it cannot be used: no store, one of a later version, damaged, in use, not to be written.
-        StoreFailed: the disk failed, or is full.
+        StoreError: it cannot be used: no store, one of a later version, damaged, not to be written.
+        StoreFailed: the disk failed, or is full, or another process has the file: it may be had later.
     """
     try:
         connection = apsw.Connection(str(path), vfs=vfs)
@@ -70,6 +70,9 @@ def open_file(path: Path, vfs: str | None = None) -> apsw.Connection:
         _prepare(connection, path)
     except apsw.Error as error:
         abandon(connection)
+        if isinstance(error, apsw.BusyError | apsw.LockedError):
+            # It may be the process of an earlier life, which is still closing it.
+            raise StoreFailed(f"queue store {path}: another process has it open") from None
         if isinstance(error, apsw.FullError | apsw.IOError):
             raise StoreFailed(f"queue store {path}: {reason_of(error)}") from None
         raise _refusal(path, error) from None
@@ -120,8 +123,6 @@ def _prepare(connection: apsw.Connection, path: Path) -> None:
 
 def _refusal(path: Path, error: apsw.Error) -> StoreError:
     match error:
-        case apsw.BusyError() | apsw.LockedError():
-            text = "another router has it open"
         case apsw.NotADBError():
             text = "it is no SQLite database"
         case apsw.CorruptError():

@@ -23,6 +23,8 @@ from rpcmq.wire import Address
 from tests.keys import Folder, right
 from tests.server.daemons import SECONDS, Daemon, eventually, router
 
+pytest_plugins = ["tests.store.conftest"]
+
 pytestmark = [pytest.mark.integration, pytest.mark.fault]
 
 MESSAGE = {"method": "charge", "args": {"invoice": 17}}
@@ -214,6 +216,37 @@ def test_an_item_that_outlasts_the_drain_is_not_waited_for(flags: tuple[str, ...
         assert not [each for each in daemon.records if each["event"] == "queue server killed"]
         billing.leave.set()
         worker.stop()
+
+
+# --- a database ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("has_directory", [True, False])
+def test_a_database_keeps_the_items_and_a_directory_the_queue_server(
+    database: str, flags: tuple[str, ...], billing: Billing, has_directory: bool
+) -> None:
+    url = database.replace("rpcmq@", "rpcmq:a%20password@")
+    own = (*(flags if has_directory else flags[2:]), "--queue-store", url)
+    billing.leave.set()
+    with router(*own) as first, Client(first.url) as client:
+        eventually(lambda: is_serving(first))
+        client.call(None, Address(CHANGE, "", OPERATORS), LEASE, SECONDS)
+        assert "password" not in str(queue(first)) and "rpcmq:***@" in str(queue(first)["store"])
+        pid = queue(first)["pid"]
+        assert b"password" not in Path(f"/proc/{pid}/cmdline").read_bytes()
+        client.put(None, "billing", MESSAGE)
+        kill(first)
+        if not has_directory:
+            eventually(lambda: gone(pid))
+        with router(*own) as second, Worker("billing", billing, router=second.url):
+            client.put(None, "billing", MESSAGE)
+            eventually(lambda: len(billing.done) == 2)
+            eventually(lambda: is_serving(second))
+            assert (queue(second)["pid"] == pid) == has_directory == queue(second)["adopted"]
+            pid = queue(second)["pid"]
+            second.signal(signal.SIGTERM)
+            assert second.exit_code() == 0 and gone(pid)
+        assert "password" not in str([*first.records, *second.records])
 
 
 # --- what cannot be used -------------------------------------------------------------------------

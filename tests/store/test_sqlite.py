@@ -80,17 +80,17 @@ def test_a_directory_that_is_not_there_is_named(tmp_path: Path) -> None:
         SqliteStore(tmp_path / "missing" / "queue.db")
 
 
-def test_a_second_router_is_refused(tmp_path: Path) -> None:
+def test_a_second_process_is_told_that_it_may_be_had_later(tmp_path: Path) -> None:
     path = tmp_path / "queue.db"
     store = SqliteStore(path)
     program = (
-        "import sys; from pathlib import Path; from rpcmq.store.contract import StoreError\n"
+        "import sys; from pathlib import Path; from rpcmq.store.contract import StoreFailed\n"
         "from rpcmq.store.sqlite import SqliteStore\n"
         "try: SqliteStore(Path(sys.argv[1]))\n"
-        "except StoreError as error: print(error)"
+        "except StoreFailed as error: print(error)"
     )
     run = subprocess.run([sys.executable, "-c", program, path], capture_output=True, text=True, timeout=60, check=True)
-    assert run.stdout == f"queue store {path}: another router has it open\n"
+    assert run.stdout == f"queue store {path}: another process has it open\n"
     store.close()
 
 

@@ -175,12 +175,13 @@ def test_a_store_that_cannot_be_used_is_refused_with_the_reason(tmp_path: Path) 
         store.close()
 
 
-def test_a_second_router_is_told_that_the_store_is_in_use(open_store: Open, tmp_path: Path) -> None:
-    open_store()
+def test_a_store_that_is_in_use_is_waited_for(open_store: Open, tmp_path: Path) -> None:
+    first = open_store()
     second = StoreProcess(str(tmp_path / "queues"), "b")
     try:
-        with pytest.raises(StoreError, match="another router has it open"):
-            second.wait(30)
+        eventually(lambda: "another process has it open" in second.waits_for)
+        first.close()
+        assert second.wait(30).epoch == 2 and second.waits_for == ""
     finally:
         second.close()
 

@@ -272,8 +272,8 @@ class Calls:
 
     def _was_never_accepted(self, call: Call) -> bool:
         """Whether it is certain that no router has passed ``call`` on."""
-        if call.flags & Flag.IDEMPOTENT:
-            return False  # one that was lost before may be on its way again
+        if call.flags & Flag.IDEMPOTENT or call.message[LOW_FLAGS_AT] & Flag.RESENT:
+            return False  # one that was lost before may be on its way again, or a former router may have passed it on
         return call.key in self._table.not_accepted or call.message in self._unsent_messages()
 
     def _unsent_messages(self) -> list[bytes]:

@@ -114,6 +114,24 @@ def test_a_call_that_was_asked_for_and_given_back_is_asked_for_again(sender: Sen
     assert again[STAMP] == b"\2\0" and again[LOW_FLAGS_AT] & Flag.RESENT
 
 
+def test_calls_that_no_router_has_passed_on_can_be_ended_and_did_not_run(sender: Sender) -> None:
+    passed_on, given_back, moved = sender.start(timeout=None), sender.start(timeout=None), sender.start(timeout=None)
+    sender.sent()
+    sender.error(given_back.key, Outcome.DRAINING)
+    sender.calls.expire_not_accepted(1.0)
+    assert given_back.error is not None and given_back.error.details["started"] == "no"
+    assert passed_on.error is moved.error is None
+    sender.move("b")
+    sender.sent()
+    # The first router may have passed it on.
+    sender.error(moved.key, Outcome.DRAINING)
+    unsent = sender.start(timeout=None)
+    sender.uplink.lost(2.0)
+    sender.calls.expire_not_accepted(3.0)
+    assert unsent.error is not None and unsent.error.details["started"] == "no"
+    assert passed_on.error is moved.error is None
+
+
 def test_casts_that_no_consumer_has_go_along(sender: Sender) -> None:
     first, second, third = sender.cast(), sender.cast(), sender.cast()
     sender.sent()
