@@ -30,7 +30,7 @@ def queue_command() -> None:
 
     A queue is that of one router, its owner; queues of one name at several routers are shown side by side. With keys
     this needs the right "call" in the exchange rpcmq.queue.admin: on "look" to show, on "change" to change, and, unless
-    --owner is given, the right "admin" on "mesh".
+    --owner is given, the right "admin" on "addresses".
     """
 
 

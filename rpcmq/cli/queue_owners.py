@@ -30,7 +30,7 @@ class Answers:
     """The answers of queue servers.
 
     Attributes:
-        by_owner: by the name of the router; its own router's first.
+        by_owner: by the name of the router.
         silent: the reason for which there is no answer, by the name of the router.
         queues: the names of the queues that there are, where one was asked for that nobody has.
     """
@@ -52,7 +52,7 @@ def of_owners(command: Command) -> Command:
 
 
 def ask(state: State, owner: str | None, timeout: float, request: Callable[[Operators, str], Any]) -> Answers:
-    """Make ``request`` to the queue server of ``owner``, or of each router of the mesh.
+    """Make ``request`` to the queue server of ``owner``, or of each owner in the mesh.
 
     Raises:
         NoConsumer: there is no queue server.
@@ -63,7 +63,7 @@ def ask(state: State, owner: str | None, timeout: float, request: Callable[[Oper
     answers = Answers()
     with make_client(state, timeout) as client:
         operators = Operators(client, timeout)
-        owners = [owner] if owner else operators.routers()
+        owners = [owner] if owner else operators.owners()
         denied: list[AccessDenied] = []
 
         def ask_one(name: str) -> None:

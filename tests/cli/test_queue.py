@@ -124,6 +124,14 @@ def test_what_has_ended_and_how_long_it_took(system: list[InProcessRouter], invo
     assert seen["outcomes"] == {"ok": 2, "remote_error": 1}, "by the item's method, and what failed as a failure"
 
 
+def test_an_owner_that_is_gone_is_shown_with_its_heir(
+    system: list[InProcessRouter], invoke: Invoke, tmp_path: Path
+) -> None:
+    with QueueServer(system[0], "gone", tmp_path):
+        show = ("queue", "ls", "--json", "--router", system[1].url)
+        eventually(lambda: "gone" in [each["owner"] for each in answer_of(invoke(*show))["owners"]])
+
+
 def test_doctor_tells_of_dead_items_and_of_paused_queues(system: list[InProcessRouter], invoke: Invoke) -> None:
     at = ("--router", system[0].url)
     with Worker("ill", Billing(), router=system[0].url):
@@ -210,8 +218,8 @@ def test_the_right_to_look_is_not_the_right_to_change_or_to_put(tmp_path: Path, 
     keys = str(tmp_path / "keys")
     assert invoke("init", keys).returncode == 0
     rights = {
-        "viewer": ["call:rpcmq.queue.admin/look.#", "admin:mesh"],
-        "operator": ["call:rpcmq.queue.admin/look.#,change.#", "admin:mesh"],
+        "viewer": ["call:rpcmq.queue.admin/look.#", "admin:addresses"],
+        "operator": ["call:rpcmq.queue.admin/look.#,change.#", "admin:addresses"],
         "web": ["call:rpcmq.queue/billing.#,rpcmq.queues.#"],
     }
     for name, allowed in rights.items():

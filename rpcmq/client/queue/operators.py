@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rpcmq.client.client import Client
-from rpcmq.client.queue.protocol import CHANGE, LOOK, at_operators
+from rpcmq.client.queue.protocol import CHANGE, LOOK, OPERATORS, at_operators
 
 __all__ = ["Operators"]
 
@@ -21,15 +21,19 @@ class Operators:
         self._client = client
         self._seconds = seconds
 
-    def routers(self) -> list[str]:
-        """The names of all routers of the mesh: those that may have a queue server.
+    def owners(self) -> list[str]:
+        """The names of all owners that a queue server of the mesh speaks for: its router, or one that is gone.
 
         Raises:
-            RpcError: as for :meth:`rpcmq.Client.query`; it needs the right ``admin`` on ``mesh``.
+            RpcError: as for :meth:`rpcmq.Client.query`; it needs the right ``admin`` on ``addresses``, and on ``mesh``
+                where there are too many of them for one answer.
         """
-        view = self._client.query("mesh", self._seconds)
-        others = [row["name"] for row in view["routers"] if row["name"] and row["state"] != "left"]
-        return [view["router"], *sorted(others)]
+        seen = self._client.query("addresses", self._seconds)
+        found = {row["server"] for row in seen["addresses"] if (row["exchange"], row["topic"]) == (OPERATORS, LOOK)}
+        if seen["truncated"]:
+            view = self._client.query("mesh", self._seconds)
+            found |= {view["router"], *(row["name"] for row in view["routers"])}
+        return sorted(found - {""})
 
     def look(self, owner: str, method: str, **args: Any) -> Any:
         """Ask the queue server of ``owner`` for something.
