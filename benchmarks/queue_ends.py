@@ -32,7 +32,7 @@ def producer(url: str, pipe: str, together: int) -> None:
             client.put_many(CONTEXT, QUEUE, messages)
 
     file = open_worked(pipe)
-    put()  # opens the queue
+    client.put(CONTEXT, QUEUE, _MESSAGE)  # opens the queue
     say("ready")
     while True:
         command = get_hub().threadpool.apply(commands().get)
@@ -60,6 +60,7 @@ class _Putters:
         self._outstanding = outstanding
         self._width = width
         self._room = Semaphore(width)
+        self._freed = 0
         self._goes_on = True
 
     def run(self, worked: int) -> None:
@@ -91,7 +92,9 @@ class _Putters:
         before = len(self._outstanding)
         self._outstanding.confirm(confirmed)
         self._goes_on = self._outstanding.work(worked)
-        for _ in range((before - len(self._outstanding)) // self._together):
+        self._freed += before - len(self._outstanding)
+        while self._freed >= self._together:
+            self._freed -= self._together
             self._room.release()
 
 

@@ -40,7 +40,7 @@ def run_cycles(options: Options) -> list[Row]:
 
 
 def _run(options: Options, is_worked: bool) -> list[Row]:
-    rivals = [rival for rival in RIVALS if is_worked or not rival.is_drained]
+    rivals = [rival for rival in RIVALS if rival.only in ("", "cycles" if is_worked else "puts")]
     reasons = {rival.name: reason for rival in rivals if (reason := rival.missing())}
     for name, reason in reasons.items():
         options.notice(f"{name}: {reason}")

@@ -53,6 +53,7 @@ class Rival:
         start: runs its servers, for as long as the block lasts; is given the pipe in which workers say what they have
             worked.
         widest: more items than that are not kept under way.
+        only: where there is no other figure: of "puts", or "cycles".
         is_drained: items wait when its worker starts, and nobody puts any meanwhile.
     """
 
@@ -60,6 +61,7 @@ class Rival:
     missing: Callable[[], str]
     start: Callable[[str], AbstractContextManager[Queue]]
     widest: int = 1024
+    only: str = ""
     is_drained: bool = False
 
 
@@ -157,13 +159,14 @@ def _rpcmq_over(store: str, pipe: str, together: int) -> Iterator[Queue]:
 OURS = Rival("rpcmq", lambda: missing("", "apsw"), _rpcmq)
 RIVALS = (
     OURS,
-    Rival("rpcmq, put_many(100)", lambda: missing("", "apsw"), partial(_rpcmq, together=100), widest=64),
+    Rival("rpcmq, put_many(100)", lambda: missing("", "apsw"), partial(_rpcmq, together=100), 64, "puts"),
     Rival("rpcmq, PostgreSQL", lambda: missing("postgresql", "psycopg"), _rpcmq_postgres),
     Rival(
         "rpcmq, PostgreSQL, draining",
         lambda: missing("postgresql", "psycopg"),
         _rpcmq_postgres,
         widest=64,
+        only="cycles",
         is_drained=True,
     ),
     Rival("RabbitMQ, pika", lambda: missing("rabbitmq-server", "pika"), _pika),
@@ -176,6 +179,7 @@ RIVALS = (
         lambda: missing("postgresql", "procrastinate"),
         _procrastinate,
         widest=64,
+        only="cycles",
         is_drained=True,
     ),
 )

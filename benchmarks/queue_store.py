@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -10,14 +11,18 @@ from contextlib import ExitStack
 from pathlib import Path
 from statistics import median, quantiles
 
-from benchmarks.children import child, peak_mib, say
+from benchmarks import queue_ends
+from benchmarks.children import child, peak_mib, program, router, say
+from benchmarks.queue_cost import tree
 from benchmarks.report import Benchmark, Options, Row, Target
+from rpcmq.client.queue.messages import Message
+from rpcmq.core.queue.envelope import Envelope
 from rpcmq.store.contract import Done, Lane, Maker, Put, Store
 
 __all__ = ["BENCHMARKS"]
 
-_LANE = Lane("billing", 0)
-_BODY = bytes(300)
+_LANE, _OTHER_LANE = Lane("billing", 0), Lane("other", 0)
+_BODY = Envelope(Message(b"charge", 1, bytes(280)).to_bytes()).to_bytes()
 _BATCHES = (1, 10, 100, 1000)
 _DEPTHS = (0, 1_000_000)
 _DEEPEST, _DEEPEST_DISK = 10_000_000, "5 GB"
@@ -25,6 +30,8 @@ _DEEPEST, _DEEPEST_DISK = 10_000_000, "5 GB"
 _FILLING = 1e-3
 #: Items of a commit while a backlog is made, and while rates are measured on top of it.
 _FILL, _CYCLE = 1000, 64
+#: Commits of so many items after which the write-ahead log begins anew, as it does after a second or two of work.
+_WARMING = 40
 #: Names the environment variable with the url of a database for the benchmark.
 _DATABASE = "QUEUE_DATABASE"
 #: Bytes of the file for bare syncs.
@@ -90,9 +97,17 @@ def _open(path: Path) -> Store:
     return SqliteStore(path)
 
 
+def _warm(store: Store) -> None:
+    """Let the write-ahead log begin anew: while it grows, a sync takes several times as long."""
+    producer = _Producer(name=1)
+    for _ in range(_WARMING):
+        store.apply([put._replace(lane=_OTHER_LANE) for put in producer.items(_FILL)])
+
+
 def _put_step(directory: str, items: int) -> Iterator[Callable[[], object]]:
     store, producer = _open(Path(directory) / "put.db"), _Producer()
     try:
+        _warm(store)
         yield lambda: store.apply(producer.items(items))
     finally:
         store.close()
@@ -102,6 +117,7 @@ def _cycle_step(directory: str, items: int) -> Iterator[Callable[[], object]]:
     """Put, read, done: two commits."""
     store = _open(Path(directory) / "cycle.db")
     try:
+        _warm(store)
         yield _cycle_of(store, _Producer(), items)
     finally:
         store.close()
@@ -177,9 +193,34 @@ def run_backlog(options: Options) -> list[Row]:
     return [row for row, _ in backlogs]
 
 
+def _served(directory: str) -> dict[str, float]:
+    """Start a queue server on the backlog: the time until it serves, and memory once it has taken items to give."""
+    with router() as (routing, url):
+        command = [
+            sys.executable,
+            "-m",
+            "rpcmq.queue_server",
+            "--router",
+            url,
+            "--owner",
+            "bench",
+            "--store",
+            directory,
+        ]
+        began = time.perf_counter()
+        with program("queue server", [*command, "--store", directory]) as serving:
+            serving.line("are served")
+            ready = time.perf_counter() - began
+            with child(queue_ends.fill, url=url, items=1000) as filling:
+                filling.heard()
+            (store,) = tree(serving.pid)()[1:]
+            memory = {"router_mib": routing.pid, "queue_mib": serving.pid, "store_mib": store}
+            return {"start_ms": ready * 1e3} | {name: peak_mib(pid) for name, pid in memory.items()}
+
+
 def fill(directory: str, depth: int, has_random_ids: bool) -> None:
     """Put so many items into a new store in ``directory``."""
-    store, producer = _open(Path(directory) / "q.db"), _Producer(has_random_ids)
+    store, producer = _open(Path(directory) / "queue.db"), _Producer(has_random_ids)
     for _ in range(depth // _FILL):
         store.apply(producer.items(_FILL))
     store.close()
@@ -188,7 +229,7 @@ def fill(directory: str, depth: int, has_random_ids: bool) -> None:
 
 def cycles(directory: str, seconds: float, producer: int, has_random_ids: bool) -> None:
     """Put, read and do items on top of those that are there, whose producer was another one."""
-    path = Path(directory) / "q.db"
+    path = Path(directory) / "queue.db"
     began = time.perf_counter()
     store = _open(path)
     opening = time.perf_counter() - began

@@ -123,6 +123,10 @@ _UNITS = {
     "item_cpu_us": ("CPU µs/item", 2),
     "opening_ms": ("opening ms", 0),
     "peak_mib": ("peak MiB", 0),
+    "start_ms": ("server: start ms", 0),
+    "router_mib": ("router MiB", 0),
+    "queue_mib": ("queue server MiB", 0),
+    "store_mib": ("store MiB", 0),
     "disk_mib": ("disk MiB", 0),
 }
 
