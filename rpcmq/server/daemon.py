@@ -72,6 +72,7 @@ class Daemon:
         self._stopped = Event()
         self._signalled = False
         self._queues: QueueProcess | None = None
+        self._has_namesake = False
         self._max_files = 0
 
     def run(self) -> int:
@@ -179,9 +180,23 @@ class Daemon:
             self._notes.sweep()
             if self._router.spool is not None:
                 self._router.spool.report(monotonic())
+            if self._queues is not None:
+                self._check_name()
             if watchdog is not None:
                 self._notifier.watchdog()
             gevent.sleep(step)
+
+    def _check_name(self) -> None:
+        """Say once that another router has the name that the items of work queues are known by."""
+        name, linked = self._router.settings.router_name, self._router.engine.mesh.neighbours.by_id.values()
+        has_namesake = any(neighbour.identity.name == name for neighbour in linked)
+        if has_namesake and not self._has_namesake:
+            text = (
+                f"another router of the mesh is called {name!r}, too, and items of work queues are known by that name: "
+                "they may be put twice. Give each router a name of its own: router.name"
+            )
+            log_event(log, logging.ERROR, "queue name taken", text, name=name)
+        self._has_namesake = has_namesake
 
     # --- signals -----------------------------------------------------------------------------
 

@@ -282,6 +282,11 @@ def test_two_routers_cannot_have_one_directory(flags: tuple[str, ...]) -> None:
             eventually(lambda: is_serving(second))
 
 
+def test_a_router_with_the_name_of_another_one_says_so(flags: tuple[str, ...]) -> None:
+    with router("--name", "twin") as other, router(*flags, "--name", "twin", "--peer", other.url) as daemon:
+        assert "router.name" in daemon.wait_for("queue name taken", name="twin")["message"]
+
+
 # --- keys ----------------------------------------------------------------------------------------
 
 
