@@ -238,11 +238,11 @@ class QueueWorld:
     def wait_done(self, seconds: float = DRAINED) -> None:
         """Wait until no queue has an item that waits or runs."""
         deadline = monotonic() + seconds
-        while left := {owner: rows for owner in self.owners if any((rows := self._left(owner)).values())}:
+        while left := {owner: rows for owner in self.owners if any((rows := self.left(owner)).values())}:
             assert monotonic() < deadline, f"after {seconds:g} s there are still {left}"
             gevent.sleep(0.1)
 
-    def _left(self, owner: str) -> dict[str, int]:
+    def left(self, owner: str) -> dict[str, int]:
         """The numbers of items of ``owner`` that wait or run."""
         answer = self.operate(LOOK, owner, "queues")
         return {state: sum(row[state] for row in answer["queues"]) for state in ("ready", "postponed", "running")}

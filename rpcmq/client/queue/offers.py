@@ -8,6 +8,7 @@ from typing import Any
 from rpcmq.client.process import Process
 from rpcmq.client.queue.asking import declare
 from rpcmq.client.queue.places import ItemPlace
+from rpcmq.client.queue.protocol import MOST_ITEMS
 from rpcmq.client.queue.puts import Producer, PutOptions
 from rpcmq.client.queue.steps import Steps
 from rpcmq.errors import UsageError
@@ -15,8 +16,6 @@ from rpcmq.payload.bounded_text import short_repr
 
 __all__ = ["Offers"]
 
-#: Items of one ``put_many``.
-_MOST_ITEMS = 10_000
 
 
 class Offers:
@@ -39,8 +38,8 @@ class Offers:
         options: PutOptions, seconds: float,
     ) -> Steps[list[ItemPlace]]:  # fmt: skip
         """Put items; see :meth:`rpcmq.Client.put_many`."""
-        if len(msgs) > _MOST_ITEMS:
-            raise UsageError(f"put_many takes {_MOST_ITEMS} items at a time, not {len(msgs)}: put them in parts")
+        if len(msgs) > MOST_ITEMS:
+            raise UsageError(f"put_many takes {MOST_ITEMS} items at a time, not {len(msgs)}: put them in parts")
         if ids is not None and (len(ids) != len(msgs) or len(set(ids)) != len(ids)):
             raise UsageError(f"ids must be one for each of the {len(msgs)} items, and differ, not {short_repr(ids)}")
         producer = self._producer_for(process)

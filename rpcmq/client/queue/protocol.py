@@ -21,6 +21,7 @@ __all__ = [
     "DONE",
     "FAILED",
     "LOOK",
+    "MOST_ITEMS",
     "OPERATORS",
     "PRIORITIES",
     "QUEUES",
@@ -46,6 +47,8 @@ _ALL = "rpcmq.queues"
 OPERATORS, LOOK, CHANGE, SETTINGS = "rpcmq.queue.admin", "look", "change", "settings"
 #: The ends of an attempt, as a worker says it.
 DONE, FAILED, REJECTED = "done", "failed", "rejected"
+#: Items of one put, at the most.
+MOST_ITEMS = 10_000
 #: Priorities of items: the higher goes first.
 PRIORITIES = range(10)
 _LONGEST_NAME = 200

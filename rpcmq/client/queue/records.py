@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from struct import Struct
 from struct import error as StructError
 
-from rpcmq.client.queue.protocol import Record
+from rpcmq.client.queue.protocol import MOST_ITEMS, Record
 
 __all__ = ["pack_records", "unpack_records"]
 
@@ -30,12 +30,14 @@ def unpack_records(raw: bytes) -> list[Record]:
     """The inverse of :func:`pack_records`.
 
     Raises:
-        ValueError: these are no items.
+        ValueError: these are no items, or too many.
     """
     records: list[Record] = []
     start, end = 0, len(raw)
     try:
         while start < end:
+            if len(records) == MOST_ITEMS:
+                raise ValueError(f"there are more than {MOST_ITEMS} items")
             id, digest, key, name, body, priority, format, counter, delay, expires, keep = _HEAD.unpack_from(raw, start)
             start += _HEAD.size
             at_digest = start + id
