@@ -17,7 +17,6 @@ from rpcmq.payload.bounded_text import short_repr
 __all__ = ["Offers"]
 
 
-
 class Offers:
     """The puts of one client."""
 
