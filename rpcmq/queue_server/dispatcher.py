@@ -18,7 +18,7 @@ from rpcmq.client.queue.messages import Message
 from rpcmq.client.queue.protocol import DONE, REJECTED, WorkAnswer, WorkOrder, to_workers
 from rpcmq.client.told_call import call_and_tell
 from rpcmq.core.queue.work_queue import Given, WorkQueue
-from rpcmq.errors import CallError, CallTimeout, LinkLost, RemoteError, RpcError
+from rpcmq.errors import CallError, CallTimeout, LinkLost, PayloadError, RemoteError, RpcError
 from rpcmq.queue_server.progress import Progress
 
 __all__ = ["Dispatcher"]
@@ -91,9 +91,11 @@ class Dispatcher:
         tell = partial(self._begun, number) if order.tell else None
         try:
             call_and_tell(self._client, self._address, message, LONGEST, partial(self._ended, number, given), tell)
-        except RpcError as error:
+        except PayloadError as error:
             self._queue.failed(monotonic(), given.fence, "", f"{type(error).__name__}: {error}")
             self._free(number)
+        except RpcError as error:
+            self._not_offered(number, given, error)
 
     def _begun(self, number: int, _: object = None) -> None:
         """The item ``number`` was begun, and so were, or nearly, those that were given before it."""
@@ -110,14 +112,17 @@ class Dispatcher:
             self._not_answered(given, error)
         except CallError as error:
             # No router has taken it: full, draining, or no right.
-            self.refusal = str(error)
-            log.warning("queue %r: an item could not be offered: %s", self._queue.name, error)
-            gevent.spawn_later(_PAUSE, self._offer_again, number, given)
+            self._not_offered(number, given, error)
             return
         except Exception as error:
             # Whatever a worker says, the item comes back.
             self._queue.failed(monotonic(), given.fence, "", f"{type(error).__name__}: {error}")
         self._free(number)
+
+    def _not_offered(self, number: int, given: Given, error: RpcError) -> None:
+        self.refusal = str(error)
+        log.warning("queue %r: an item could not be offered: %s", self._queue.name, error)
+        gevent.spawn_later(_PAUSE, self._offer_again, number, given)
 
     def _offer_again(self, number: int, given: Given) -> None:
         self._queue.not_begun(given.fence)

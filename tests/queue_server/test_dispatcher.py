@@ -10,8 +10,11 @@ import pytest
 
 from rpcmq.client.queue.messages import Message
 from rpcmq.client.queue.protocol import WORKERS
+from rpcmq.client.told_call import call_and_tell
 from rpcmq.core.queue.policy import Policy
 from rpcmq.core.queue.work_queue import Given
+from rpcmq.errors import RouterUnreachable
+from rpcmq.queue_server import dispatcher as dispatcher_module
 from rpcmq.queue_server.dispatcher import _WINDOW, Dispatcher
 from rpcmq.store.contract import Lane, Maker, Position, Stored
 from rpcmq.testing import eventually
@@ -132,3 +135,23 @@ def test_a_stop_waits_for_what_runs(client, serve):
     stopping = gevent.spawn(dispatcher.stop, 10)
     worker.goes_on.set()
     assert stopping.get(timeout=10)
+
+
+def test_an_item_that_cannot_be_sent_has_not_failed(client, serve, monkeypatch):
+    worker = Worker(DONE)
+    worker.goes_on.set()
+    serve(worker, "billing", exchange=WORKERS)
+    errors: list[Exception] = [RouterUnreachable("nobody is there")]
+
+    def call_or_raise(*args: Any) -> None:
+        if errors:
+            raise errors.pop()
+        call_and_tell(*args)
+
+    monkeypatch.setattr(dispatcher_module, "call_and_tell", call_or_raise)
+    queue = Queue(1)
+    dispatcher = dispatching(client, queue)
+    assert dispatcher.refusal == "nobody is there"
+    eventually(lambda: len(queue.ends) == 2)
+    assert [end for end, _ in queue.ends] == ["not begun", "done"]
+    assert dispatcher.refusal == ""
