@@ -14,6 +14,7 @@ from rpcmq.cli.output import Output, print_json
 from rpcmq.cli.queue_owners import Answers, ask, known, of_owners, say_silent, silent_code
 from rpcmq.cli.text import counted, plain
 from rpcmq.cli.values import parse_value
+from rpcmq.client.queue.protocol import check_queue
 from rpcmq.errors import UsageError
 
 __all__ = ["drain_command", "pause_command", "resume_command", "set_command"]
@@ -116,6 +117,7 @@ def set_command(
     settings with which it was given. The exit code is 1 if no router has the queue, or one refuses.
     """
     values = _parsed(settings)
+    check_queue(queue)
 
     def set_at(operators: Any, name: str) -> Any:
         return operators.change(name, "set", queue=queue, settings=values, create=create)

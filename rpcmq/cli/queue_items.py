@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from rpcmq.cli.options import State, connects, json_option
-from rpcmq.cli.output import Output, add_row, print_folded, print_json, table
+from rpcmq.cli.output import Output, add_row, print_folded, print_json, table, typed_json
 from rpcmq.cli.queue_owners import Answers, ask, known, of_owners, say_silent, silent_code
 from rpcmq.cli.text import age, counted, plain
+from rpcmq.client.queue.protocol import check_queue
 from rpcmq.errors import UsageError
+
+if TYPE_CHECKING:
+    from rpcmq.client.queue.operators import Operators
 
 __all__ = ["dead_command", "drop_command", "move_command", "peek_command", "retry_command"]
 
@@ -27,39 +32,54 @@ _count_option = click.option(
 @click.argument("queue")
 @click.option("--state", "of", type=click.Choice(_STATES), default="ready", show_default=True, help="Which items.")
 @_count_option
+@click.option("--args", "has_args", is_flag=True, help="Decode and show arguments and contexts, of at most 100 items.")
 @of_owners
 @json_option
 @connects
 @click.pass_obj
-def peek_command(state: State, queue: str, of: str, count: int, owner: str | None, timeout: float) -> int | None:
+def peek_command(
+    state: State, queue: str, of: str, count: int, has_args: bool, owner: str | None, timeout: float
+) -> int | None:
     """Show the first items of QUEUE, without taking any.
 
     Of the ready ones the next is the first, of the postponed ones that which is due first. The first column names an
     item for `rpcmq queue retry`, `drop` and `move`. The exit code is 1 if no router has the queue, or a queue server
     does not answer.
     """
-    answers = ask(
-        state, owner, timeout, lambda operators, name: operators.look(name, "items", queue=queue, state=of, most=count)
-    )
+
+    def look(operators: Operators, name: str) -> Any:
+        if has_args:
+            return operators.messages(name, queue, of, count)
+        return operators.look(name, "items", queue=queue, state=of, most=count)
+
+    answers = ask(state, owner, timeout, look)
     found = known(answers, queue)
     if state.json:
+        for row in (row for rows in found.values() for row in rows if has_args):
+            row |= {key: json.loads(typed_json(row[key])) for key in ("context", "args") if key in row}
         _print_json(queue, found, answers)
         return silent_code(answers)
     output = Output()
     when = {"postponed": ("due_in", ">due in"), "dead": ("dead_for", ">dead for")}.get(of)
     columns = ("item", "owner", "id", "method", ">age", *([when[1]] if when else []), ">bytes", "key", ">attempts")
-    made = table(f"Items of {queue}, {of}", *columns, "reason")
+    made = table(f"Items of {queue}, {of}", *columns, "reason", *(["args", "context"] if has_args else []))
     for name, rows in found.items():
         for row in rows:
             times = [age(row["age"]), *([age(row[when[0]])] if when else [])]
             cells = (row["item"], name, row["id"], row.get("method"), *times, row.get("bytes"), row["key"])
-            add_row(made, (*cells, row["attempts"] or "", row["reason"]))
+            add_row(made, (*cells, row["attempts"] or "", row["reason"], *(_message(row) if has_args else ())))
     if made.row_count:
         print_folded(output, made, *_SPARE)
     else:
         output.print(plain(f"queue {queue} has no items that are {of}"), markup=False)
     say_silent(output, answers)
     return silent_code(answers)
+
+
+def _message(row: dict[str, Any]) -> tuple[str, str]:
+    if "args" not in row:
+        return row.get("undecoded", ""), ""
+    return typed_json(row["args"]), "" if row["context"] is None else typed_json(row["context"])
 
 
 @click.command("dead")
@@ -172,7 +192,7 @@ def move_command(
     """
     if ready and (items or is_all):
         raise click.UsageError("--ready goes with neither ITEM nor --all, which are about dead items")
-    if queue == to:
+    if check_queue(to) == queue:
         raise UsageError(f"the items of queue {queue!r} are there already: give another one with --to")
     more = {"to": to, "state": "ready" if ready else "dead"}
     return _change(state, queue, items, is_all or ready, owner, timeout, "move", f"moved to {to}", more)

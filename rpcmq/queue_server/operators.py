@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from time import monotonic
@@ -9,17 +10,21 @@ from typing import Any
 
 from gevent.event import AsyncResult
 
+from rpcmq.client.queue.protocol import check_queue
 from rpcmq.core.queue.operators import Operators
 from rpcmq.core.queue.policy import Policy
 from rpcmq.core.queue.queues import Queues
 from rpcmq.core.queue.views import ItemView
 from rpcmq.queue_server.item_rows import item_row
 from rpcmq.queue_server.watch import Watch
+from rpcmq.server.log import log_event
 
 __all__ = ["Change", "Look"]
 
 #: Items that are shown at once; and with the stories of their attempts, of which one may have 40 KB; or messages.
 _MOST, _MOST_LARGE = 1000, 100
+
+log = logging.getLogger("rpcmq.queue")
 
 Items = Sequence[Sequence[int]]
 
@@ -111,7 +116,11 @@ class Change:
         stored: AsyncResult[None] = AsyncResult()
         switch(name, stored.set)
         stored.get()
-        return {"changed": before != (queue.is_paused, queue.is_draining)}
+        has_changed = before != (queue.is_paused, queue.is_draining)
+        if has_changed:
+            what = "is paused" if queue.is_paused else "drains" if queue.is_draining else "goes on"
+            _note(name, f"queue {name!r} {what}: an operator said so")
+        return {"changed": has_changed}
 
     def set(self, ctx: Any, queue: str, settings: dict[str, Any], create: bool) -> dict[str, Any] | None:
         """Give the queue other settings; return all of them, or the reason for which they are refused."""
@@ -120,6 +129,7 @@ class Change:
             return {"refusal": f"there is no setting {unknown[0]!r}; there are {', '.join(known)}"}
         if queue not in self._served and not create:
             return None
+        check_queue(queue)
         try:
             replace(Policy(), **settings)
             self._serve(queue)
@@ -130,34 +140,49 @@ class Change:
         self._queues.declare(monotonic(), queue, policy, stored.set)
         stored.get()
         self._queues.queue(queue).on_ready()
+        shown = ", ".join(f"{name}={value}" for name, value in settings.items())
+        _note(queue, f"queue {queue!r} has other settings: an operator said {shown}")
         return {"settings": asdict(policy)}
 
     # --- items -------------------------------------------------------------------------------
 
     def retry(self, ctx: Any, queue: str, items: Items | None) -> dict[str, Any] | None:
         """Put dead items again, to be tried as often as new ones; all of them where ``items`` is None."""
-        return self._counted(queue, lambda now, then: self._operators.retry(now, queue, then, _keys(items)))
+        return self._counted(
+            queue, "put again", lambda now, then: self._operators.retry(now, queue, then, _keys(items))
+        )
 
     def drop(self, ctx: Any, queue: str, items: Items | None) -> dict[str, Any] | None:
         """Forget dead items; all of them where ``items`` is None."""
-        return self._counted(queue, lambda now, then: self._operators.drop(now, queue, then, _keys(items)))
+        return self._counted(queue, "dropped", lambda now, then: self._operators.drop(now, queue, then, _keys(items)))
 
     def move(self, ctx: Any, queue: str, to: str, state: str, items: Items | None) -> dict[str, Any] | None:
         """Put items, dead ones or all that are ready, into the queue ``to``, which is made if it is not there."""
         if queue not in self._served:
             return None
-        self._serve(to)
-        operators = self._operators
+        self._serve(check_queue(to))
+        operators, moved = self._operators, f"moved to {to!r}"
         if state == "dead":
-            return self._counted(queue, lambda now, then: operators.move_dead(now, queue, to, then, _keys(items)))
-        return self._counted(queue, lambda now, then: operators.move_ready(now, queue, to, then))
+            return self._counted(
+                queue, moved, lambda now, then: operators.move_dead(now, queue, to, then, _keys(items))
+            )
+        return self._counted(queue, moved, lambda now, then: operators.move_ready(now, queue, to, then))
 
-    def _counted(self, queue: str, change: Callable[[float, Callable[[int], object]], None]) -> dict[str, Any] | None:
+    def _counted(
+        self, queue: str, done: str, change: Callable[[float, Callable[[int], object]], None]
+    ) -> dict[str, Any] | None:
         if queue not in self._served:
             return None
         changed: AsyncResult[int] = AsyncResult()
         change(monotonic(), changed.set)
-        return {"items": changed.get()}
+        items = changed.get()
+        if items:
+            _note(queue, f"queue {queue!r}: {items} item(s) {done} by an operator", items=items)
+        return {"items": items}
+
+
+def _note(queue: str, text: str, **fields: Any) -> None:
+    log_event(log, logging.INFO, "queue changed", text, queue=queue, **fields)
 
 
 def _keys(items: Items | None) -> list[tuple[int, int]] | None:

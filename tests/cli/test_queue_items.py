@@ -58,6 +58,9 @@ def test_peek_takes_nothing(system: list[InProcessRouter], invoke: Invoke) -> No
     ended = invoke("queue", "peek", "peeked", "--state", "running", *at)
     lines = [line.split() for line in ended.stdout.splitlines()]
     assert ["5/1", "a", "invoice-3", "charge"] in [line[:4] for line in lines]
+    decoded = rows_of(invoke, system[1], "peek", "peeked", "--state", "postponed", "--args")
+    assert [(row["args"], row["context"]) for row in decoded] == [({"invoice": 3}, None)] and "body" not in decoded[0]
+    assert '{"invoice": 3}' in invoke("queue", "peek", "peeked", "--state", "postponed", "--args", *at).stdout
     assert "has no items that are dead" in invoke("queue", "peek", "peeked", "--state", "dead", *at).stdout
 
 
@@ -111,7 +114,13 @@ def test_items_move_to_another_queue(system: list[InProcessRouter], invoke: Invo
     put(system[0], "from", 1, 2)
     assert invoke("queue", "move", "from", "--ready", "--to", "by-hand", *at).returncode == 0
     eventually(lambda: row_of(invoke, system[0], "by-hand")["ready"] == 3)
-    for wrong in (["--to", "from", "--all"], ["--to", "x"], ["--to", "x", "--ready", "--all"], ["--to", "x", "17"]):
+    for wrong in (
+        ["--to", "from", "--all"],
+        ["--to", "x"],
+        ["--to", "x", "--ready", "--all"],
+        ["--to", "x", "17"],
+        ["--to", "", "--all"],
+    ):
         assert invoke("queue", "move", "from", *wrong, *at).returncode == 2
 
 

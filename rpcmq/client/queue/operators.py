@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from rpcmq.client.client import Client
-from rpcmq.client.queue.protocol import CHANGE, LOOK, OPERATORS, at_operators
+from rpcmq.client.queue.protocol import CHANGE, LOOK, OPERATORS, at_operators, at_owner
+from rpcmq.errors import PayloadRefused
 
 __all__ = ["Operators"]
 
@@ -43,6 +44,31 @@ class Operators:
             RpcError: as for :meth:`rpcmq.Client.call`; it needs the right ``call`` on ``look``, or ``look.OWNER``.
         """
         return self._ask(LOOK, owner, method, args)
+
+    def messages(self, owner: str, queue: str, state: str, most: int) -> list[dict[str, Any]] | None:
+        """Tell of the first items of ``queue`` in ``state``, with the ``context`` and ``args`` of each, decoded here.
+
+        Where they are not decoded, ``undecoded`` says why. None: ``owner`` has no such queue.
+
+        Raises:
+            NoConsumer, RpcError: as for :meth:`look`.
+        """
+        rows: list[dict[str, Any]] | None = self.look(
+            owner, "items", queue=queue, state=state, most=most, has_message=True
+        )
+        payloads = self._client.process.payloads
+        for row in rows or ():
+            format, body = row.pop("format", None), row.pop("body", None)
+            if body is None:
+                continue
+            try:
+                message = payloads.item(at_owner(queue, owner), format, body)
+            except PayloadRefused as error:
+                row["undecoded"] = str(error)
+                continue
+            if isinstance(message, dict):
+                row |= {"context": message.get("context"), "args": message.get("args")}
+        return rows
 
     def change(self, owner: str, method: str, **args: Any) -> Any:
         """Have the queue server of ``owner`` change something.
