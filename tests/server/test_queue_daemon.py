@@ -326,3 +326,20 @@ def test_with_keys_the_queue_server_has_its_own_and_others_their_rights(
             eventually(lambda: len(billing.done) == 3)
             second.signal(signal.SIGTERM)
             assert second.exit_code() == 0 and gone(pid)
+
+
+def test_in_a_mesh_the_items_of_a_router_that_was_killed_are_worked_at_by_way_of_another(
+    flags: tuple[str, ...], billing: Billing
+) -> None:
+    billing.leave.set()
+    with router("--name", "other") as other, router(*flags, "--peer", other.url) as daemon:
+        eventually(lambda: any(each["state"] == "answering" for each in page(daemon, "/mesh")["routers"]))
+        with Client(daemon.url) as client:
+            client.put(None, "billing", MESSAGE)
+        pid = queue(daemon)["pid"]
+        kill(daemon)
+        with Worker("billing", billing, router=other.url):
+            eventually(lambda: billing.done == [17])
+        assert not gone(pid)
+        os.kill(pid, signal.SIGTERM)
+        eventually(lambda: gone(pid))
