@@ -13,12 +13,12 @@ from rpcmq.errors import CallError, NoConsumer, RpcError
 from rpcmq.queue_server.dispatcher import Dispatcher
 from rpcmq.server.log import log_event
 
-__all__ = ["ALARM", "WaitingStore", "Watch"]
+__all__ = ["WaitingStore", "Watch"]
 
 log = logging.getLogger("rpcmq.queue")
 
-#: Seconds after which a queue whose items do not move is said to stand still; and between two lines of the log.
-ALARM = 60.0
+#: Seconds between two lines of the log about a queue that stands still.
+_LOGGED = 60.0
 #: Seconds without movement from which on somebody may ask what the items wait for.
 _STILL = 1.0
 #: The ends of attempts after which an item may be dead.
@@ -68,7 +68,7 @@ class Watch:
         """
         row = self.row(now)
         self._log_dead()
-        if row["still"] >= ALARM and now - self._logged >= ALARM:
+        if self._is_alarming(row["still"]) and now - self._logged >= _LOGGED:
             self._logged = now
             name, items, why = self._queue.name, row["ready"], row["why"]
             text = f"queue {name!r} stands still: {items} item(s) wait, none has moved for {row['still']:.0f} s: {why}"
@@ -103,6 +103,8 @@ class Watch:
         limit = queue.policy.concurrency
         if limit and queue.running >= limit:
             return f"{queue.running} are worked at, as many as the queue's setting concurrency allows"
+        if queue.is_over_rate(now):
+            return f"as many begin as the queue's setting rate allows: {queue.policy.rate:g} a second"
         if (seconds := queue.in_doubt(now)) > 0:
             return f"the queue server was killed, and workers may still have them: given again in {seconds:.0f} s"
         return "they wait for others that have the same key, or are read from the store"
@@ -142,10 +144,14 @@ class Watch:
             "times": self._dispatcher.progress.times(),
         }
 
+    def _is_alarming(self, still: float) -> bool:
+        alarm = self._queue.policy.alarm
+        return 0 < alarm <= still
+
     def _state(self, still: float) -> str:
         if self._queue.is_paused:
             return "paused"
-        if still >= ALARM:
+        if self._is_alarming(still):
             return "stands still"
         if still >= _STILL:
             return "waits"

@@ -11,8 +11,10 @@ import pytest
 
 from rpcmq.errors import CallTimeout, NoConsumer
 from rpcmq.queue_server.progress import Progress
-from rpcmq.queue_server.watch import ALARM, Watch
+from rpcmq.queue_server.watch import Watch
 from rpcmq.store.contract import Lane, Maker, Position, Stored
+
+ALARM = 60.0
 
 
 class Queue:
@@ -22,13 +24,17 @@ class Queue:
         self.name, self.ready, self.running = "billing", ready, unbegun
         self.counters: Counter[str] = Counter()
         self.is_paused, self.is_draining, self.doubt = False, False, 0.0
-        self.policy = SimpleNamespace(concurrency=0)
+        self.is_late = False
+        self.policy = SimpleNamespace(concurrency=0, rate=2.5, alarm=ALARM)
         self.dispatcher = SimpleNamespace(unbegun=unbegun, refusal="", progress=Progress(0.0))
         self.store = SimpleNamespace(waits_for="")
         self.answer: Exception | None = None
         self.pings = 0
         anything: Any = self
         self.watch = Watch(anything, anything.dispatcher, anything.store, anything)
+
+    def is_over_rate(self, now: float) -> bool:
+        return self.is_late
 
     def in_doubt(self, now: float) -> float:
         return max(0.0, self.doubt - now)
@@ -56,6 +62,18 @@ def test_a_queue_without_workers_is_told_of_once_a_minute(caplog: pytest.LogCapt
             assert row["state"] == ("works" if second < 2 else "waits" if second <= ALARM else "stands still")
     text = "queue 'billing' stands still: 12 item(s) wait, none has moved for 60 s: no worker on queue billing"
     assert alarms(caplog) == [text, text.replace("60 s", "120 s")]
+
+
+def test_the_setting_alarm_says_when_and_whether(caplog: pytest.LogCaptureFixture) -> None:
+    queue = Queue(ready=10)
+    with caplog.at_level(logging.WARNING, "rpcmq.queue"):
+        queue.policy.alarm = 0.0
+        for second in range(1, 200):
+            assert queue.watch.observe(float(second))["state"] in ("works", "waits")
+        assert alarms(caplog) == []
+        queue.policy.alarm = 500.0
+        states = [queue.watch.observe(float(second))["state"] for second in (500, 501)]
+    assert states == ["waits", "stands still"] and len(alarms(caplog)) == 1
 
 
 def test_items_that_have_died_are_told_of_together(caplog: pytest.LogCaptureFixture) -> None:
@@ -91,6 +109,7 @@ def test_items_that_move_are_not_still() -> None:
         ({"dispatcher.refusal": "draining"}, "no router takes them: draining"),
         ({"dispatcher.unbegun": 1, "answer": NoConsumer("nobody")}, "no worker on queue billing"),
         ({"dispatcher.unbegun": 1, "answer": CallTimeout("late")}, "its workers are busy"),
+        ({"is_late": True}, "as many begin as the queue's setting rate allows: 2.5 a second"),
         ({"policy.concurrency": 2, "running": 2}, "2 are worked at, as many as the queue's setting concurrency allows"),
         ({"doubt": 20.0}, "the queue server was killed, and workers may still have them: given again in 9 s"),
         ({}, "they wait for others that have the same key, or are read from the store"),

@@ -79,7 +79,7 @@ class Operators:
     def _peek_ready(self, queue: WorkQueue, most: int, then: Callable[[list[ItemView]], object]) -> None:
         taken = {_key(given.item) for given in queue.given}
         found = {_key(item): view_of("ready", item) for item in queue.in_memory}
-        rest = list(queue.priorities)
+        rest = list(queue.lanes)
 
         def read(items: Items = ()) -> None:
             found.update((_key(item), view_of("ready", item)) for item in items if _key(item) not in taken)
@@ -236,7 +236,7 @@ class Operators:
         """
         queue, target = self._queues.queue(name), self._target(name, to)
         until, count = self._queues.wall(now), 0
-        rest = list(queue.priorities)
+        rest = list(queue.lanes)
         lane = Lane(name, 0)
 
         def read(after: int) -> None:

@@ -26,6 +26,7 @@ class Policy:
         losses: an item that has lost so many workers is dead, whatever ``on_lost`` says.
         concurrency: items that run at the same time; 0: as many as there are workers.
         rate: items that begin in a second; 0: no limit.
+        alarm: a queue whose items wait, without one that begins or ends, is said to stand still after that; 0: never.
         max_result_bytes: results of its items that are kept have no more bytes together.
         max_items, max_bytes: the queue keeps no more items, and bytes of them, dead ones included.
     """
@@ -42,6 +43,7 @@ class Policy:
     max_items: int = 10_000_000
     max_bytes: int = 16 << 30
     max_result_bytes: int = 64 << 20
+    alarm: float = 60.0
 
     def __post_init__(self) -> None:
         """Check the values.
@@ -59,7 +61,8 @@ class Policy:
         ):
             if type(getattr(self, name)) is not int or getattr(self, name) < least:
                 raise ValueError(f"{name} must be an integer of at least {least}, not {getattr(self, name)!r}")
-        least_times = {"backoff": 0.0, "backoff_most": 0.0, "rate": 0.0, "backoff_factor": 1.0, "lease": 1.0}
+        least_times = dict.fromkeys(("backoff", "backoff_most", "rate", "alarm"), 0.0)
+        least_times |= {"backoff_factor": 1.0, "lease": 1.0}
         for name, low in least_times.items():
             value = getattr(self, name)
             if type(value) not in (int, float) or not low <= value < 1e9:

@@ -55,7 +55,7 @@ class WorkQueue:
         self._counter = 0
         doubt_until = -inf if is_clean else opened + policy.lease
         self._opened = wall(opened)
-        self._lanes = Lanes(name, store, lanes, doubt_until, lambda: self.on_ready())  # noqa: PLW0108 it is set later
+        self.lanes = self._lanes = Lanes(name, store, lanes, doubt_until, lambda: self.on_ready())  # noqa: PLW0108 it is set later
         self.tally = Tally()
         self.counters: Counter[str] = Counter()
         self._ages = Ages(name, store)
@@ -97,6 +97,10 @@ class WorkQueue:
         """The number of items that could be given, or wait for others of their series only."""
         tally = self.tally
         return max(0, tally.items - tally.later - tally.ending - len(self._given))
+
+    def is_over_rate(self, now: float) -> bool:
+        """Whether the next item waits for its turn by the setting ``rate``."""
+        return now < self._next_token
 
     def in_doubt(self, now: float) -> float:
         """Seconds for which workers may still have what a former life has given; 0: they have not."""
@@ -171,8 +175,7 @@ class WorkQueue:
             return None
         if self._store.waits_for or now < self._next_token:
             return None
-        found = self._next(now)
-        if found is None:
+        if (found := self._next(now)) is None:
             return None
         item, envelope = found
         if self._rate is not None and (pause := self._rate.take(now)):
@@ -210,9 +213,9 @@ class WorkQueue:
     def _give(self, now: float, item: Stored, envelope: Envelope) -> Given:
         self._counter += 1
         attempt = Story.from_bytes(item.state).attempts + 1 if item.state else 1
-        fence = self._epoch, self._counter
-        given = Given(item, fence, attempt, envelope.message, envelope.series, now, envelope.keep_result)
-        self._given[given.fence] = given
+        fence, message = (self._epoch, self._counter), envelope.message
+        given = Given(item, fence, attempt, message, envelope.series, now, envelope.keep_result)
+        self._given[fence] = given
         if given.series:
             self._series.begin(given.series)
         if envelope.unique:
@@ -231,11 +234,6 @@ class WorkQueue:
     def given(self) -> Iterator[Given]:
         """The items that workers have, the one first that was given first."""
         return iter(self._given.values())
-
-    @property
-    def priorities(self) -> Iterable[int]:
-        """The priorities that items of this queue have had, the highest first."""
-        return self._lanes
 
     @property
     def in_memory(self) -> Iterator[Stored]:
