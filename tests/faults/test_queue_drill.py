@@ -13,10 +13,7 @@ import pytest
 from tests.faults.queue_faults import QueueFaults
 from tests.faults.queue_history import History
 from tests.faults.queue_world import QueueWorld
-from tests.store.conftest import database, postgres_server
 from tests.store.postgres_server import PostgresServer
-
-__all__ = ["database", "postgres_server"]
 
 pytestmark = [pytest.mark.integration, pytest.mark.fault]
 

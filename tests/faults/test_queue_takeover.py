@@ -14,10 +14,7 @@ import pytest
 from rpcmq.testing import eventually
 from tests.faults.queue_roles import Seen
 from tests.faults.queue_world import QueueWorld
-from tests.store.conftest import database, postgres_server
 from tests.store.postgres_server import PostgresServer
-
-__all__ = ["database", "postgres_server"]
 
 pytestmark = [pytest.mark.integration, pytest.mark.fault]
 

@@ -16,9 +16,6 @@ import pytest
 import rpcmq
 from rpcmq.testing import eventually
 from rpcmq.testing.processes import Program, RouterProcess
-from tests.store.conftest import database, postgres_server
-
-__all__ = ["database", "postgres_server"]
 
 pytestmark = [pytest.mark.integration, pytest.mark.fault]
 

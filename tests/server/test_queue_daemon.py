@@ -23,8 +23,6 @@ from rpcmq.wire import Address
 from tests.keys import Folder, right
 from tests.server.daemons import SECONDS, Daemon, eventually, router
 
-pytest_plugins = ["tests.store.conftest"]
-
 pytestmark = [pytest.mark.integration, pytest.mark.fault]
 
 MESSAGE = {"method": "charge", "args": {"invoice": 17}}

@@ -11,9 +11,7 @@ import apsw
 import psycopg
 import pytest
 
-from tests.store.conftest import database, postgres_server
-
-__all__ = ["Connect", "connect", "connecting", "database", "postgres_server"]
+__all__ = ["Connect", "connect", "connecting"]
 
 #: Opens another connection to the user's database.
 Connect = Callable[[], Any]
