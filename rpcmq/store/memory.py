@@ -177,8 +177,9 @@ class MemoryStore:
             case Keep(lane, number):
                 self._results[lane, number] = change
             case Expire(queue, until):
-                over = [key for key, each in self._results.items() if key[0].queue == queue and each.until <= until]
-                return Verdict(sum(len(self._results.pop(key).value) + KEPT_OVERHEAD for key in over))
+                results = self._results.items()
+                over = [place for place, each in results if place[0].queue == queue and each.until <= until]
+                return Verdict(sum(len(self._results.pop(place).value) + KEPT_OVERHEAD for place in over))
         return NOTHING
 
     def _put(self, put: Put) -> Verdict:

@@ -118,7 +118,7 @@ class Lanes:
             return set()
         due = {(item.lane.priority, item.number) for item in self.due}
         former = {priority: lane.former for priority, lane in self._lanes.items()}
-        return {key for key in keys if key in due or key[1] <= former.get(key[0], 0)}
+        return {(lane, number) for lane, number in keys if (lane, number) in due or number <= former.get(lane, 0)}
 
     def discard(self, keys: Iterable[tuple[int, int]]) -> list[Stored]:
         """Remove the items of these priorities and numbers; return those that were due."""
