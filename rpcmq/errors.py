@@ -29,6 +29,7 @@ __all__ = [
     "LinkLost",
     "NestedCallError",
     "NoConsumer",
+    "NoResult",
     "NotInstalled",
     "Outcome",
     "Overloaded",
@@ -182,6 +183,10 @@ class LeaseLost(QueueError):
 
 class ItemDead(QueueError):
     """The item has ended without being done; the text has the reason, and a traceback where there is one."""
+
+
+class NoResult(QueueError):
+    """The item has ended, and there is no result of it to give; the text says why."""
 
 
 class Hop(NamedTuple):

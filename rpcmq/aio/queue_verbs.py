@@ -48,13 +48,14 @@ class QueueVerbs(BaseClient):
         expires: float = 0.0,
         key: str | None = None,
         keep_result: float = 0.0,
+        unique: str | None = None,
         timeout: float | None = None,
     ) -> Receipt:
         """Put an item into a work queue; it is on disk when this returns. See :meth:`rpcmq.Client.put`.
 
         A task that is cancelled does not know whether the item was put, unless it puts it again with the same ``id``.
         """
-        options = PutOptions(id, delay, priority, expires, key, keep_result)
+        options = PutOptions(id, delay, priority, expires, key, keep_result, unique)
         caller = self.caller
         steps = self._offers.one(caller.bridge.process, ctx, queue, msg, options, self.put_seconds(timeout))
         return Receipt.of(await self.take_steps(steps), self)
@@ -94,6 +95,14 @@ class QueueVerbs(BaseClient):
         """Give a queue settings, at all queue servers of the mesh. See :meth:`rpcmq.Client.declare_queue`."""
         process = self.caller.bridge.process
         return await self.take_steps(self._offers.declare(process, queue, settings, self.put_seconds(timeout)))
+
+    async def decoded_result(self, address: Address, format: int, payload: bytes) -> Any:
+        """The result of an item of the queue at ``address``."""
+        bridge = self.caller.bridge
+        item = bridge.process.payloads.item
+        if bridge.posts:
+            return item(address, format, payload)
+        return await bridge.in_thread(item, address, format, payload)
 
     def put_seconds(self, timeout: float | None) -> float:
         """The time that a verb of queues may take (seconds)."""

@@ -143,7 +143,7 @@ class Dispatcher:
         age = max(0.0, self._queue.wall(monotonic()) - item.at) / 1000
         return WorkOrder(
             self._queue.name, self._owner, id, given.attempt, given.fence, age, self._queue.policy.lease,
-            str(message.method, "utf-8", "replace"), message.format, message.body, tell, False,
+            str(message.method, "utf-8", "replace"), message.format, message.body, tell, given.keep_result > 0,
         )  # fmt: skip
 
     def _answered(self, given: Given, answer: WorkAnswer) -> None:
@@ -151,7 +151,8 @@ class Dispatcher:
         self.refusal = ""
         self.progress.ended(now, self._queue.wall(now), given.item, answer.seconds, answer.outcome == DONE)
         if answer.outcome == DONE:
-            self._queue.done(given.fence)
+            result = bytes((answer.format & 0xFF,)) + answer.result if given.keep_result else b""
+            self._queue.done(given.fence, result=result, now=now)
         elif answer.outcome == REJECTED:
             self._queue.rejected(now, given.fence, answer.worker, answer.text)
         else:

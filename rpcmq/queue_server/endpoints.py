@@ -7,19 +7,27 @@ from functools import partial
 from time import monotonic
 from typing import Any
 
+import gevent
+
 from rpcmq.client.later import Later
 from rpcmq.client.queue.messages import Message
-from rpcmq.client.queue.protocol import PutAnswer, Record, check_queue
+from rpcmq.client.queue.protocol import REFUSED, PutAnswer, Record, check_queue
 from rpcmq.client.queue.records import unpack_records
 from rpcmq.core.queue.cancelling import CANCELLED, ENDED, cancel
 from rpcmq.core.queue.operators import Operators
 from rpcmq.core.queue.queues import NewItem, Queues
+from rpcmq.core.queue.refusals import Refused
+from rpcmq.core.queue.results import Outcome
 from rpcmq.core.queue.views import ItemView
 from rpcmq.store.contract import Maker, Verdict
 
 __all__ = ["AllQueues", "OneQueue"]
 
 _MOST_MILLISECONDS = 1 << 53
+#: Bound of times (seconds).
+_LONGEST = 4_000_000
+#: The longest that an answer waits for the end of an item (seconds).
+_PATIENCE = 30.0
 
 
 class AllQueues:
@@ -97,6 +105,30 @@ class OneQueue:
         end(lambda answer: later.answer(answer == CANCELLED))
         return later
 
+    def result(self, ctx: Any, priority: int, number: int, seconds: float) -> Later[tuple[Any, ...]]:
+        """Tell how an item has ended, once it has; else how it is, after so many seconds."""
+        later: Later[tuple[Any, ...]] = Later()
+        results = self._queues.queue(self._name).results
+        timers: list[gevent.Greenlet[..., None]] = []
+
+        def ended(outcome: Outcome) -> None:
+            for timer in timers:
+                timer.kill(block=False)
+            later.answer(tuple(outcome))
+
+        try:
+            forget = results.wait(priority, number, ended)
+        except Refused as error:
+            later.answer((REFUSED, None, str(error)))
+            return later
+
+        def give_up() -> None:
+            if forget():
+                results.ask(priority, number, lambda outcome: later.answer(tuple(outcome)))
+
+        timers.append(gevent.spawn_later(max(0.0, min(seconds, _PATIENCE)), give_up))
+        return later
+
 
 def _answer(verdicts: list[Verdict]) -> tuple[Any, ...]:
     others = [at for at, verdict in enumerate(verdicts) if verdict.is_other]
@@ -105,15 +137,18 @@ def _answer(verdicts: list[Verdict]) -> tuple[Any, ...]:
 
 def _new_item(producer: int, record: Record, wall: int) -> NewItem:
     method = record.method.encode()
-    if not 0 < len(method) <= 255 or not 0 <= record.priority <= 9 or len(record.id) > 255 or len(record.key) > 255:
-        raise ValueError("its method, priority, id or key is out of bounds")
+    names = record.id, record.key, record.unique
+    if not 0 < len(method) <= 255 or not 0 <= record.priority <= 9 or max(map(len, names)) > 255:
+        raise ValueError("its method, priority, id or a key is out of bounds")
+    if not 0 <= record.keep_result < _LONGEST:
+        raise ValueError("the time for which its result is kept is out of bounds")
     str(record.id, "utf-8")
     if not record.id and not (0 < producer < 1 << 63 and 0 < record.counter < 1 << 63):
         raise ValueError("it has no id")
     return NewItem(
         Message(method, record.format, record.body).to_bytes(), record.digest, record.id,
         Maker(0, 0) if record.id else Maker(producer, record.counter), record.priority, _at(wall, record.delay),
-        _at(wall, record.expires), record.key,
+        _at(wall, record.expires), record.key, keep_result=record.keep_result, unique=record.unique,
     )  # fmt: skip
 
 

@@ -48,7 +48,7 @@ class Queue:
     def wall(self, now: float) -> int:
         return int(now * 1000)
 
-    def done(self, fence: Any) -> None:
+    def done(self, fence: Any, result: bytes = b"", now: float = 0.0) -> None:
         self.ends.append(("done", self.given.pop(fence)))
 
     def failed(self, now: float, fence: Any, worker: str, text: str, again: Any = None) -> None:

@@ -7,14 +7,28 @@ from time import monotonic
 from typing import Any
 
 from rpcmq.client.queue.places import ItemPlace, ItemState
-from rpcmq.client.queue.protocol import at_owner, check_queue
+from rpcmq.client.queue.protocol import NO_RESULT, REFUSED, at_owner, check_queue
 from rpcmq.client.queue.puts import Producer
 from rpcmq.client.queue.settings import check_settings
 from rpcmq.client.queue.steps import Ask, Pause, Steps
-from rpcmq.errors import AccessDenied, CallError, NoConsumer, RouterUnreachable, UsageError
+from rpcmq.errors import (
+    AccessDenied,
+    CallError,
+    CallTimeout,
+    ItemDead,
+    NoConsumer,
+    NoResult,
+    RouterUnreachable,
+    UsageError,
+)
+from rpcmq.payload.bounded_text import short_repr
 
-__all__ = ["cancel", "declare", "state"]
+__all__ = ["cancel", "declare", "result", "state"]
 
+#: The states of an item that has not ended.
+_UNENDED = ("waiting", "running")
+#: The longest that one question for a result waits, and that its answer takes beyond that (seconds).
+_AT_ONCE, _ANSWER = 20.0, 10.0
 #: Pauses between two attempts (seconds): the first, and the longest.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 
@@ -47,6 +61,43 @@ def state(place: ItemPlace, seconds: float) -> Steps[ItemState]:
 def cancel(place: ItemPlace, seconds: float) -> Steps[bool]:
     """Cancel an item; see :meth:`rpcmq.Receipt.cancel`."""
     return bool((yield from _ask_owner(place, "cancel", seconds)))
+
+
+def result(place: ItemPlace, seconds: float) -> Steps[tuple[int, bytes]]:
+    """Wait for the result of an item: format and payload; see :meth:`rpcmq.Receipt.result`."""
+    deadline = monotonic() + seconds
+    args = place.key()
+    while True:
+        left = max(0.0, deadline - monotonic())
+        message = {"method": "result", "args": {**args, "seconds": min(left, _AT_ONCE)}}
+
+        def ask(seconds: float, message: Mapping[str, Any] = message) -> Steps[Any]:
+            return (yield Ask(at_owner(place.queue, place.owner), message, _AT_ONCE + _ANSWER, True))
+
+        state, kept, text = yield from _until_answered(ask, left)
+        if state == REFUSED:
+            yield Pause(_LONGEST_PAUSE)
+        elif state not in _UNENDED:
+            return _result_of(place, state, kept, text)
+        if monotonic() >= deadline:
+            raise CallTimeout(f"{_name(place)} has not ended within {seconds:g} s: it is {text or state}")
+
+
+def _result_of(place: ItemPlace, state: str, kept: bytes | None, text: str) -> tuple[int, bytes]:
+    if state == "dead":
+        raise ItemDead(f"{_name(place)} is dead: {text}")
+    if state == "cancelled":
+        raise NoResult(f"{_name(place)} was cancelled")
+    if not kept:
+        why = text or "it is done, and its result was not asked for"
+        raise NoResult(f"{_name(place)}: {why}; put it with keep_result=SECONDS, and ask in time")
+    if kept[0] == NO_RESULT:
+        raise NoResult(f"{_name(place)} is done: {str(kept[1:], 'utf-8', 'replace')}")
+    return kept[0], kept[1:]
+
+
+def _name(place: ItemPlace) -> str:
+    return f"item {short_repr(place.id)} of queue {place.queue!r} at {place.owner}"
 
 
 def _ask_owner(place: ItemPlace, method: str, seconds: float) -> Steps[Any]:

@@ -15,11 +15,11 @@ from rpcmq.client.failures import ToldFailure
 from rpcmq.client.methods import ASYNC
 from rpcmq.client.process import Process
 from rpcmq.client.queue.items import Item, Reject, RetryLater, set_current_item
-from rpcmq.client.queue.protocol import DONE, FAILED, REJECTED, WorkAnswer, WorkOrder
+from rpcmq.client.queue.protocol import DONE, FAILED, NO_RESULT, REJECTED, WorkAnswer, WorkOrder
 from rpcmq.client.request import Request, handling
 from rpcmq.core.process.pulse import Pulse
 from rpcmq.core.process.task import Task
-from rpcmq.errors import PayloadRefused, UsageError
+from rpcmq.errors import PayloadError, PayloadRefused, UsageError
 from rpcmq.payload.format import Format
 from rpcmq.wire import Address
 
@@ -69,16 +69,20 @@ class Attempt:
     def done(self, result: Any) -> tuple[Any, ...]:
         """The answer to an item whose method has returned ``result``.
 
+        A result that is wanted and cannot be encoded is no reason to do the work again: the reason takes its place.
+
         Raises:
-            PayloadError: the result is wanted, and cannot be encoded.
             UsageError: the method has not run, or not to its end.
         """
         if type(result) not in PLAIN_VALUES:
             _check_has_run(self.order.method, result)
         if not self.order.wants_result:
             return self._answer(DONE)
-        format, encoded = self._process.codec.encode(result)
-        return self._answer(DONE, format=format, result=encoded)
+        try:
+            format, encoded = self._process.codec.encode(result)
+        except PayloadError as error:
+            format, encoded = NO_RESULT, f"its result cannot be encoded: {error}"[:_LONGEST].encode()
+        return self._answer(DONE, format=int(format), result=encoded)
 
     def raised(self, error: BaseException) -> ToldFailure:
         """The answer to an item whose method has raised ``error``; to be raised: so the router's log has a failure."""

@@ -22,9 +22,11 @@ __all__ = [
     "FAILED",
     "LOOK",
     "MOST_ITEMS",
+    "NO_RESULT",
     "OPERATORS",
     "PRIORITIES",
     "QUEUES",
+    "REFUSED",
     "REJECTED",
     "SETTINGS",
     "WORKERS",
@@ -49,6 +51,10 @@ OPERATORS, LOOK, CHANGE, SETTINGS = "rpcmq.queue.admin", "look", "change", "sett
 DONE, FAILED, REJECTED = "done", "failed", "rejected"
 #: Items of one put, at the most.
 MOST_ITEMS = 10_000
+#: In place of the format of a result: the reason, as text, for which there is none.
+NO_RESULT = 255
+#: The state of an item about which too many ask.
+REFUSED = "refused"
 #: Priorities of items: the higher goes first.
 PRIORITIES = range(10)
 _LONGEST_NAME = 200
@@ -67,6 +73,7 @@ class Record(NamedTuple):
         method: that the worker runs.
         format, body: context and arguments, encoded.
         keep_result: seconds for which the result is kept; 0: it is not.
+        unique: while an item with the same one waits, this one is not put; empty: no matter.
     """
 
     id: bytes
@@ -80,6 +87,7 @@ class Record(NamedTuple):
     format: int
     body: bytes
     keep_result: float = 0.0
+    unique: bytes = b""
 
 
 class PutAnswer(NamedTuple):

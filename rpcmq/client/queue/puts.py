@@ -47,6 +47,7 @@ class PutOptions:
     expires: float = 0.0
     key: str | None = None
     keep_result: float = 0.0
+    unique: str | None = None
 
     def __post_init__(self) -> None:
         """Check the values.
@@ -59,7 +60,7 @@ class PutOptions:
         for name in ("delay", "expires", "keep_result"):
             if getattr(self, name):
                 check_seconds(name, getattr(self, name))
-        for name in ("id", "key"):
+        for name in ("id", "key", "unique"):
             value = getattr(self, name)
             if value is not None and not (isinstance(value, str) and 0 < len(value.encode()) <= _LONGEST_ID):
                 raise UsageError(f"{name} must be a text of 1 to {_LONGEST_ID} bytes, not {short_repr(value)}")
@@ -227,7 +228,7 @@ def record_of(codec: Codec, ctx: Any, msg: Mapping[str, Any], options: PutOption
     key = b"" if options.key is None else options.key.encode()
     return Record(
         id, 0, digest, options.priority, options.delay, options.expires, key, method.decode(), int(format), encoded,
-        options.keep_result,
+        options.keep_result, b"" if options.unique is None else options.unique.encode(),
     )  # fmt: skip
 
 

@@ -8,8 +8,10 @@ from typing import Any, Protocol, TypeVar
 
 from rpcmq.client.queue import asking
 from rpcmq.client.queue.places import ItemPlace, ItemState
+from rpcmq.client.queue.protocol import at_owner
 from rpcmq.client.queue.steps import Steps
 from rpcmq.errors import UsageError
+from rpcmq.wire import Address
 
 __all__ = ["Receipt", "Taker"]
 
@@ -22,6 +24,10 @@ class Taker(Protocol):
     @abstractmethod
     def take_steps(self, steps: Steps[T]) -> T:
         """Take all ``steps``; return their result."""
+
+    @abstractmethod
+    def decoded_result(self, address: Address, format: int, payload: bytes) -> Any:
+        """The result of an item of the queue at ``address``."""
 
     @abstractmethod
     def put_seconds(self, timeout: float | None) -> float:
@@ -58,6 +64,23 @@ class Receipt(ItemPlace):
         """
         client = self._usable()
         return client.take_steps(asking.state(self, client.put_seconds(timeout)))
+
+    def result(self, timeout: float | None = None) -> Any:
+        """Wait until the item has ended; return what its method has returned.
+
+        Args:
+            timeout: seconds to wait; default: as for :meth:`rpcmq.Client.call`.
+
+        Raises:
+            CallTimeout: it has not ended yet.
+            ItemDead: it has ended without being done; the text has the reason, and the traceback of the last attempt.
+            NoResult: it is done and its result was not kept, or not for so long; or it was cancelled.
+            PayloadRefused: its result is not decoded here.
+            CallError, RouterUnreachable, UsageError: as for :meth:`state`.
+        """
+        client = self._usable()
+        format, payload = client.take_steps(asking.result(self, client.put_seconds(timeout)))
+        return client.decoded_result(at_owner(self.queue, self.owner), format, payload)
 
     def cancel(self, timeout: float | None = None) -> bool:
         """End the item, if no worker has it.

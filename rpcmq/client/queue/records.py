@@ -10,19 +10,20 @@ from rpcmq.client.queue.protocol import MOST_ITEMS, Record
 
 __all__ = ["pack_records", "unpack_records"]
 
-#: Lengths of id, digest, key, method and body, priority, format, counter, delay, expires, keep_result.
-_HEAD = Struct(">BBBBIBBQddd")
+#: Lengths of id, digest, key, unique key, method and body, priority, format, counter, delay, expires, keep_result.
+_HEAD = Struct(">BBBBBIBBQddd")
 
 
 def pack_records(records: Sequence[Record]) -> bytes:
     """Items as bytes."""
     parts: list[bytes] = []
-    for id, counter, digest, priority, delay, expires, key, method, format, body, keep_result in records:
+    for id, counter, digest, priority, delay, expires, key, method, format, body, keep_result, unique in records:
         name = method.encode()
         head = _HEAD.pack(
-            len(id), len(digest), len(key), len(name), len(body), priority, format, counter, delay, expires, keep_result
-        )
-        parts += (head, id, digest, key, name, body)
+            len(id), len(digest), len(key), len(unique), len(name), len(body), priority, format, counter, delay,
+            expires, keep_result,
+        )  # fmt: skip
+        parts += (head, id, digest, key, unique, name, body)
     return b"".join(parts)
 
 
@@ -38,16 +39,19 @@ def unpack_records(raw: bytes) -> list[Record]:
         while start < end:
             if len(records) == MOST_ITEMS:
                 raise ValueError(f"there are more than {MOST_ITEMS} items")
-            id, digest, key, name, body, priority, format, counter, delay, expires, keep = _HEAD.unpack_from(raw, start)
+            (
+                id, digest, key, unique, name, body, priority, format, counter, delay, expires, keep,
+            ) = _HEAD.unpack_from(raw, start)  # fmt: skip
             start += _HEAD.size
             at_digest = start + id
             at_key = at_digest + digest
-            at_name = at_key + key
+            at_unique = at_key + key
+            at_name = at_unique + unique
             at_body = at_name + name
             after = at_body + body
             record = Record(
-                raw[start:at_digest], counter, raw[at_digest:at_key], priority, delay, expires, raw[at_key:at_name],
-                raw[at_name:at_body].decode(), format, raw[at_body:after], keep,
+                raw[start:at_digest], counter, raw[at_digest:at_key], priority, delay, expires, raw[at_key:at_unique],
+                raw[at_name:at_body].decode(), format, raw[at_body:after], keep, raw[at_unique:at_name],
             )  # fmt: skip
             records.append(record)
             start = after

@@ -27,6 +27,7 @@ class QueueSettings(TypedDict, total=False):
     rate: float
     max_items: int
     max_bytes: int
+    max_result_bytes: int
 
 
 def check_settings(settings: Mapping[str, Any]) -> None:

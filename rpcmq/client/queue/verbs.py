@@ -46,6 +46,7 @@ class QueueVerbs(BaseClient):
         expires: float = 0.0,
         key: str | None = None,
         keep_result: float = 0.0,
+        unique: str | None = None,
         timeout: float | None = None,
     ) -> Receipt:
         """Put an item into a work queue; it is on disk when this returns, and is worked at until it is done.
@@ -61,7 +62,9 @@ class QueueVerbs(BaseClient):
             priority: 0 to 9; the higher goes first.
             expires: seconds after which nobody wants it any more: it goes to the dead ones unless it has begun.
             key: of the items with the same key one runs at a time, in their order.
-            keep_result: seconds for which the result is kept; 0: it is not.
+            keep_result: seconds for which the result is kept, for :meth:`Receipt.result`; 0: it is not.
+            unique: while an item of the queue with the same text waits, which no worker has had, this one is not put,
+                and the receipt's ``is_new`` is False.
             timeout: seconds to try it for; default: as for :meth:`call`.
 
         Returns:
@@ -72,7 +75,7 @@ class QueueVerbs(BaseClient):
             PutUnknown: it may have been put, or not: the queue server does not answer.
             AccessDenied, PayloadError, RouterUnreachable, UsageError: as for :meth:`call`.
         """
-        options = PutOptions(id, delay, priority, expires, key, keep_result)
+        options = PutOptions(id, delay, priority, expires, key, keep_result, unique)
         steps = self._offers.one(self.process, ctx, queue, msg, options, self.put_seconds(timeout))
         return Receipt.of(take(steps, self._call_queue), self)
 
@@ -142,6 +145,13 @@ class QueueVerbs(BaseClient):
     def take_steps(self, steps: Steps[T]) -> T:
         """Take all ``steps`` of a verb of queues; return their result."""
         return take(steps, self._call_queue)
+
+    def decoded_result(self, address: Address, format: int, payload: bytes) -> Any:
+        """The result of an item of the queue at ``address``."""
+        payloads = self.process.payloads
+        if self.shell.is_current or not payloads.limits:
+            return payloads.item(address, format, payload)
+        return self.home.run_here(payloads.item, address, format, payload)
 
     def put_seconds(self, timeout: float | None) -> float:
         """The time that a verb of queues may take (seconds)."""
