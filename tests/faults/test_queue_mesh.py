@@ -5,10 +5,15 @@ from __future__ import annotations
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
 import gevent
 import pytest
 
+from rpcmq import Client, Worker
+from rpcmq.client.queue.protocol import LOOK
+from rpcmq.testing import eventually
+from rpcmq.testing.processes import RouterProcess
 from tests.faults.queue_world import QueueWorld
 
 pytestmark = [pytest.mark.integration, pytest.mark.fault]
@@ -72,3 +77,32 @@ def test_nothing_is_lost_where_everything_is_killed_at_once(tmp_path: Path) -> N
         gevent.sleep(0.7)
         world.kill_everything()
         world.drain()
+
+
+def test_a_first_put_that_its_owner_has_forgotten_is_put_at_it_again(tmp_path: Path) -> None:
+    with QueueWorld(tmp_path, 1) as world, Client(world.mesh.urls, shell="gevent") as client:
+        server, store = world.server("a"), world.store("a")
+        os.kill(store, signal.SIGSTOP)
+        put = gevent.spawn(client.put, None, "fresh", {"method": "work", "args": {}}, timeout=30.0)
+        state = lambda: world.operate(LOOK, "a", "queues")  # noqa: E731
+        eventually(lambda: "fresh" in [row["queue"] for row in state()["queues"]] and state()["store"]["unanswered"])
+        os.kill(server, signal.SIGKILL)
+        os.kill(store, signal.SIGKILL)
+        assert put.get(timeout=40).is_new
+
+
+def test_a_router_without_a_queue_puts_and_works_by_those_that_have_one(tmp_path: Path) -> None:
+    with QueueWorld(tmp_path, 1) as world, RouterProcess(router_name="z", mesh_peers=world.mesh.urls[0]) as router:
+        work: list[int] = []
+
+        class Endpoint:
+            def work(self, ctx: Any, number: int) -> None:
+                work.append(number)
+
+        with (
+            Client([router.url], shell="gevent") as client,
+            Worker("billing", Endpoint(), router=[router.url], concurrency=1),
+        ):
+            for number in range(50):
+                assert client.put(None, "billing", {"method": "work", "args": {"number": number}}).owner == "a"
+            eventually(lambda: work == list(range(50)))

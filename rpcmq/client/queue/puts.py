@@ -123,9 +123,12 @@ class Producer:
         """The owner at which this client puts the items of ``queue``."""
         owner = self._owners.get(queue)
         if owner is None:
-            message = {"method": "open", "args": {"queue": queue}}
-            owner = self._owners[queue] = str((yield Ask(all_queues(), message, seconds, False)))
+            owner = self._owners[queue] = str((yield Ask(all_queues(), _opening(queue), seconds, False)))
         return owner
+
+    def open_at(self, owner: str, queue: str, seconds: float) -> Steps[None]:
+        """Have ``owner`` serve the queue, which its next life does not know if nothing of it came to the disk."""
+        yield Ask(all_queues(owner), _opening(queue), seconds, True)
 
     def forget_owner(self, queue: str) -> None:
         """Ask for an owner again at the next put."""
@@ -157,6 +160,8 @@ class _Attempt:
         producer, queue = self._producer, self._queue
         try:
             owner = self._asked or (yield from producer.owner(queue, self._left()))
+            if self._asked and isinstance(self._reason, NoConsumer):
+                yield from producer.open_at(owner, queue, self._left())
         except (CallError, RouterUnreachable) as error:
             self._failed(error)
             return None
@@ -230,6 +235,10 @@ def record_of(codec: Codec, ctx: Any, msg: Mapping[str, Any], options: PutOption
         id, 0, digest, options.priority, options.delay, options.expires, key, method.decode(), int(format), encoded,
         options.keep_result, b"" if options.unique is None else options.unique.encode(),
     )  # fmt: skip
+
+
+def _opening(queue: str) -> Mapping[str, Any]:
+    return {"method": "open", "args": {"queue": queue}}
 
 
 def _was_not_begun(error: CallError | RouterUnreachable) -> bool:
