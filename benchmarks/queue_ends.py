@@ -98,11 +98,11 @@ class _Putters:
             self._room.release()
 
 
-def fill(url: str, items: int) -> None:
+def fill(url: str, items: int, queue: str = QUEUE) -> None:
     """Put so many items."""
     with Client(url, shell="gevent") as client:
         for first in range(0, items, _FILL):
-            client.put_many(CONTEXT, QUEUE, [_MESSAGE] * min(_FILL, items - first))
+            client.put_many(CONTEXT, queue, [_MESSAGE] * min(_FILL, items - first))
     say("filled")
 
 

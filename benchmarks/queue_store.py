@@ -190,11 +190,14 @@ def run_backlog(options: Options) -> list[Row]:
                 # Processes of their own: the most memory that one had used would be that of the next, too.
                 with child(cycles, seconds=options.seconds, producer=number + 1, **arguments) as cycling:
                     row.samples.append(cycling.heard(60 + options.seconds))
+        for row, arguments in backlogs:
+            served = _served(str(arguments["directory"]))
+            row.samples[:] = [sample | served for sample in row.samples]
     return [row for row, _ in backlogs]
 
 
 def _served(directory: str) -> dict[str, float]:
-    """Start a queue server on the backlog: the time until it serves, and memory once it has taken items to give."""
+    """Start a queue server on the backlog: the time until it serves, and memory after some puts."""
     with router() as (routing, url):
         command = [
             sys.executable,
@@ -211,7 +214,8 @@ def _served(directory: str) -> dict[str, float]:
         with program("queue server", [*command, "--store", directory]) as serving:
             serving.line("are served")
             ready = time.perf_counter() - began
-            with child(queue_ends.fill, url=url, items=1000) as filling:
+            # Into another queue: this one may be full.
+            with child(queue_ends.fill, url=url, items=1000, queue="other") as filling:
                 filling.heard()
             (store,) = tree(serving.pid)()[1:]
             memory = {"router_mib": routing.pid, "queue_mib": serving.pid, "store_mib": store}
