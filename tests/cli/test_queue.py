@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -21,6 +22,7 @@ from tests.server.daemons import router as daemon
 pytestmark = pytest.mark.integration
 
 Invoke = Callable[..., SimpleNamespace]
+PAGE = (Path(__file__).parents[2] / "docs" / "queues.md").read_text(encoding="utf-8")
 
 
 class QueueServer(Program):
@@ -199,13 +201,21 @@ def test_a_router_without_a_queue_server(system: list[InProcessRouter], invoke: 
     assert ended.returncode == 5 and "router 'c' has no queue server" in ended.stderr
 
 
-def test_a_mesh_without_queues(invoke: Invoke) -> None:
+@pytest.mark.parametrize("command", re.findall(r"^rpcmq (queue [^#\n]+)", PAGE, re.MULTILINE))
+def test_the_commands_of_the_page_are_understood(command: str, invoke: Invoke) -> None:
+    ended = invoke(*command.split(), "--timeout", "0.05", "--router", "tcp://127.0.0.1:1")
+    assert ended.returncode == 3, "it fails where it needs a router, not before"
+
+
+def test_a_mesh_without_queues(system: list[InProcessRouter], invoke: Invoke) -> None:
     with routers(1) as (lone,):
         ended = invoke("queue", "ls", "--json", "--router", lone.url)
         assert ended.returncode == 5 and json.loads(ended.stderr)["error"] == "NoConsumer"
 
 
-def test_a_queue_server_that_does_not_answer_is_named(tmp_path: Path, invoke: Invoke) -> None:
+def test_a_queue_server_that_does_not_answer_is_named(
+    system: list[InProcessRouter], tmp_path: Path, invoke: Invoke
+) -> None:
     with routers(1) as (lone,), QueueServer(lone, "a", tmp_path) as server:
         put(lone, "listed", 1, delay=1000)
         server.pause()

@@ -149,7 +149,9 @@ def test_a_queue_that_drains_takes_nothing_and_ends_what_it_has(system: list[InP
     put(system[0], "drained", 3)
 
 
-def test_a_pause_and_settings_last_over_a_restart(tmp_path: Path, invoke: Invoke) -> None:
+def test_a_pause_and_settings_last_over_a_restart(
+    system: list[InProcessRouter], tmp_path: Path, invoke: Invoke
+) -> None:
     with routers(1) as (lone,), QueueServer(lone, "a", tmp_path) as server:
         put(lone, "paused", 1)
         assert invoke("queue", "pause", "paused", "--router", lone.url).returncode == 0
