@@ -112,6 +112,21 @@ def test_what_items_wait_for(system: list[InProcessRouter], invoke: Invoke) -> N
     assert ended.stdout.startswith("lonely of a: 12 items wait since ") and "no worker on queue lonely" in ended.stdout
 
 
+def test_a_queue_that_stands_still_is_told_of(tmp_path: Path, system: list[InProcessRouter], invoke: Invoke) -> None:
+    with routers(1) as (lone,), QueueServer(lone, "a", tmp_path) as server:
+        at = ("--router", lone.url)
+        put(lone, "still", 1, 2)
+        assert invoke("queue", "set", "still", "alarm=2", *at).returncode == 0
+        server.expect(
+            r"queue 'still' stands still: 2 item\(s\) wait, none has moved for .* s: no worker on queue still"
+        )
+        assert row_of(invoke, lone, "still")["state"] == "stands still"
+        findings = [each["text"] for each in _findings(invoke, lone) if each["about"] == "queue still"]
+        assert len(findings) == 1 and "no worker on queue still" in findings[0]
+        with Worker("still", Billing(), router=lone.url):
+            eventually(lambda: row_of(invoke, lone, "still")["state"] == "idle")
+
+
 def test_what_has_ended_and_how_long_it_took(system: list[InProcessRouter], invoke: Invoke) -> None:
     with Worker("worked", Billing(), router=system[0].url):
         put(system[0], "worked", 1, 2, 0)
