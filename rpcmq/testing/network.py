@@ -21,7 +21,6 @@ from collections.abc import Callable, Sequence
 
 from rpcmq.core.router.actions import Answer, LogEvent
 from rpcmq.core.router.dispatch_log import Sink
-from rpcmq.core.router.effects import Store
 from rpcmq.core.router.router import Router
 from rpcmq.core.router.settings import Settings
 from rpcmq.testing.process import Call, Message, Process
@@ -74,15 +73,6 @@ class Network(VirtualTime):
     def notes(self) -> list[LogEvent]:
         """Log events of the router."""
         return self.host.notes
-
-    @property
-    def store(self) -> Store:
-        """The store of its router's durable entries."""
-        return self.host.store
-
-    @store.setter
-    def store(self, store: Store) -> None:
-        self.host.store = store
 
     @property
     def is_router_up(self) -> bool:

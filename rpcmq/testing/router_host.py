@@ -10,7 +10,6 @@ from typing import Protocol, assert_never
 from rpcmq.core.common.session import Session
 from rpcmq.core.router.actions import Action, Answer, Dial, Disconnect, LinkDetached, LogEvent
 from rpcmq.core.router.dispatch_log import Sink
-from rpcmq.core.router.effects import NO_STORE, Store, StoreError
 from rpcmq.core.router.model import Link
 from rpcmq.core.router.router import Router
 from rpcmq.core.router.settings import Settings
@@ -57,7 +56,6 @@ class RouterHost:
         user: the public key that other routers know it by, and have to dial it with; empty: none.
         answers: answers to connections without a link.
         notes: log events of all its lives.
-        store: the store of its durable entries.
         on_action: called with each action before it is performed.
         on_batch: called with the connection and messages of each batch that begins with a RELAY, before it is sent.
     """
@@ -75,7 +73,6 @@ class RouterHost:
         self.settings = settings
         self.answers: list[Answer] = []
         self.notes: list[LogEvent] = []
-        self.store: Store = NO_STORE
         self.on_action: Callable[[Action], None] = lambda action: None
         self.on_batch: Callable[[bytes, Sequence[bytes]], None] = lambda route, messages: None
         self._network = network
@@ -158,15 +155,10 @@ class RouterHost:
         """Whether there is something for :meth:`perform_effects`."""
         return self.is_up and bool(self.router.effects)
 
-    def perform_effects(self) -> bool:
-        """Do what the engine asks for; return whether its store works: nothing is sent before it is durable."""
-        if not self.is_up:
-            return True
-        try:
-            self.router.effects.perform(self.store, self._send, self._perform, self._put)
-        except StoreError:
-            return False
-        return True
+    def perform_effects(self) -> None:
+        """Do what the engine asks for."""
+        if self.is_up:
+            self.router.effects.perform(self._send, self._perform, self._put)
 
     def work(self) -> bool:
         """Go on with attempts to connect, and with what waits in the engine; return whether there was anything."""

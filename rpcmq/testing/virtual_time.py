@@ -191,9 +191,7 @@ class VirtualTime:
 
     def _send(self) -> None:
         stopped: list[Session] = []
-        # A router whose store fails sends nothing for now.
-        able = list(self.hosts.values())
-        while self._dirty or any(host.has_effects for host in able):
+        while self._dirty or any(host.has_effects for host in self.hosts.values()):
             for session in _taken(self._dirty):
                 process = self.processes.get(session)
                 if process is None:
@@ -204,7 +202,8 @@ class VirtualTime:
                 process.before_flush()
                 if (connection := process.connection) is not None:
                     self.flush(session, connection, connection.to_router, process.uplink.ready)
-            able = [host for host in able if host.perform_effects()]
+            for host in list(self.hosts.values()):
+                host.perform_effects()
         for session in stopped:
             session.mark()
 

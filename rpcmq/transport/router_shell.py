@@ -13,7 +13,6 @@ import zmq
 from gevent import get_hub
 
 from rpcmq.core.router.actions import Action, Answer, Dial, Disconnect, LinkDetached, LogEvent
-from rpcmq.core.router.effects import NO_STORE, Store, StoreError
 from rpcmq.core.router.router import Router
 from rpcmq.core.router.turns import TURN_STEPS
 from rpcmq.errors import ConfigError
@@ -41,8 +40,6 @@ _ROUND_BYTES = 8 << 20
 _LAST_READ = 0.5
 #: Retry interval for a full connection (seconds).
 _RETRY = 0.005
-#: Interval of attempts to use a store that has failed (seconds).
-_STORE_RETRY = 0.1
 #: After so many wake-ups for one message each, the next message is expected to come alone, too.
 _LONE_WAKES = 8
 _HELLO = bytes([Kind.HELLO])
@@ -69,7 +66,6 @@ class RouterShell:
         curve: the router's keys; who may connect is then for the ZAP handler of its domain to say.
         handshake_seconds: what a connection may take to say HELLO.
         max_handshakes: connections that have not said HELLO; the oldest are cut when there are more.
-        store: where entries go that must be durable before anything is sent.
         options: for :class:`BatchSocket`.
 
     Attributes:
@@ -88,15 +84,13 @@ class RouterShell:
         curve: Curve | None = None,
         handshake_seconds: float = 10.0,
         max_handshakes: int = 1000,
-        store: Store = NO_STORE,
         **options: Any,
     ) -> None:
         self.router = router
-        self._store = store
         self._has_users = curve is not None
         self._on_note = on_note
         #: It is deaf when reading has stopped; readable: more was waiting at the end of the last wake-up.
-        self._is_store_broken = self._is_deaf = self._is_readable = self._closed = False
+        self._is_deaf = self._is_readable = self._closed = False
         self._lone_wakes = 0  # in a row: those that found one message at most
         self._socket = socket = BatchSocket(
             context, zmq.ROUTER, ipv6="[" in url, curve=curve, handshake_seconds=handshake_seconds, **options
@@ -203,8 +197,6 @@ class RouterShell:
             due = min(due, late_at)
         if self._sender.blocked or self.router.relayed.blocked:
             due = min(due, now + _RETRY)
-        if self._is_store_broken:
-            due = min(due, now + _STORE_RETRY)
         self._timer.fire_by(due, now)
 
     def _guarded(self, step: Callable[..., object], *args: Any) -> None:
@@ -227,14 +219,7 @@ class RouterShell:
             sender.blocked.clear()
         if effects.relayed.blocked:
             effects.relayed.retry()
-        try:
-            effects.perform(self._store, sender.send, self._act, sender.put)
-        except StoreError as error:
-            if not self._is_store_broken:
-                self._is_store_broken = True
-                self._on_note(LogEvent("store failed", f"nothing is sent until the store works again: {error}", ""))
-        else:
-            self._is_store_broken = False
+        effects.perform(sender.send, self._act, sender.put)
 
     def _act(self, action: Action) -> None:
         self._guarded(self._do, action)

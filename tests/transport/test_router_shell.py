@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 from time import monotonic
 
-import gevent
 import zmq
 from gevent import get_hub
 from gevent.event import Event
@@ -145,34 +144,6 @@ def test_who_speaks_no_zmtp_is_a_failed_handshake_also_beside_those_who_do(route
             eventually(lambda count=count: sum(failures(router).values()) == count)  # type: ignore[misc]
     eventually(lambda: connections(router) == 0)
     assert sum(failures(router).values()) == 3
-
-
-def test_while_a_store_fails_nothing_is_sent_and_afterwards_all_is(rpcmq_router):
-    """As a durable queue will have it: the answer to a call waits for what must be on the disk before it."""
-    shell = rpcmq_router._embedded.shell
-    engine = rpcmq_router._embedded.engine
-    failed = Event()
-    stored = []
-
-    class Disk:
-        is_full = True
-
-        def persist(self, entries):
-            if self.is_full:
-                failed.set()
-                raise OSError("No space left on device")
-            stored.extend(entries)
-
-    disk = Disk()
-    with Client(rpcmq_router.url) as client, Service("compute", Compute(), client=client):
-        shell._store = disk
-        engine.effects.durable.append(b"entry")
-        call = gevent.spawn(client.call, None, "compute", {"method": "add", "args": {"a": 1}}, timeout=30)
-        assert failed.wait(20)
-        assert not call.ready() and not stored and engine.effects.durable == [b"entry"]
-        disk.is_full = False
-        assert call.get(timeout=20) == 1
-        assert stored == [b"entry"] and not engine.effects.durable
 
 
 def test_what_is_long_due_does_not_pass_for_a_stop_of_the_router(rpcmq_router, monkeypatch):

@@ -66,8 +66,6 @@ class NodeContext:
     relayed: RelayedConnections
     #: Have the engine receive a batch: (now, route, batch, detached payloads).
     receive: Callable[[float, bytes, bytes, Sequence[bytes | memoryview]], None]
-    #: Have an entry durable before anything is sent that this message, or a later one, leads to.
-    persist: Callable[[bytes], None]
 
     def guarded(self, now: float, step: Callable[..., None], *args: Any) -> None:
         """See :meth:`rpcmq.core.router.faults.FaultReporter.guarded`."""

@@ -2,7 +2,7 @@
 
 The shell calls ``receive`` with what came on a connection, :meth:`Router.lost` when a
 connection is gone and :meth:`Router.tick` at :meth:`Router.next_deadline`. After each wake-up it performs
-``effects``: what must be durable, what ``dirty`` links have in their outboxes, one batch a link, and actions. While
+``effects``: what ``dirty`` links have in their outboxes, one batch a link, and actions. While
 ``turns.is_anybody_waiting`` it calls ``run_next_turn`` in each further wake-up, and while
 ``queries.is_anybody_waiting`` it calls :meth:`Router.make_views` now and then, for a small part of its time.
 ``now`` is monotonic seconds, never decreasing.
@@ -110,7 +110,7 @@ class Router:
         context = NodeContext(
             settings, self.links, self.directory, self.drops, self.turns, self.faults, boot, now, self._act,
             errors.of_message, intake.handle_held, new_token, self.handshake.new_handle, sink, self.relayed,
-            self.receive, self._persist,
+            self.receive,
         )  # fmt: skip
         self.nodes = [make(context) for make in self.node_types]
         self._register_kinds()
@@ -290,9 +290,6 @@ class Router:
     def _act(self, action: Action) -> None:
         if not self.effects.relayed.takes(action):
             self.actions.append(action)
-
-    def _persist(self, entry: bytes) -> None:
-        self.effects.durable.append(entry)
 
     @property
     def in_flight(self) -> int:
