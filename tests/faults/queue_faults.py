@@ -40,9 +40,11 @@ class QueueFaults:
         if postgres is not None:
             self.faults += [self._kill_database, self._cut_sessions]
 
-    def all_in_turn(self) -> None:
-        """Let each of them happen once, in any order."""
+    def all_in_turn(self, goes_on: Callable[[], bool] = lambda: True) -> None:
+        """Let each of them happen once, in any order, for as long as ``goes_on``."""
         for fault in self._random.sample(self.faults, len(self.faults)):
+            if not goes_on():
+                return
             print(f"{fault.__name__.strip('_')}", flush=True)
             fault()
             gevent.sleep(self._random.uniform(0.0, 0.5))
