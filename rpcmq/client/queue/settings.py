@@ -28,6 +28,7 @@ class QueueSettings(TypedDict, total=False):
     max_items: int
     max_bytes: int
     max_result_bytes: int
+    alarm: float
 
 
 def check_settings(settings: Mapping[str, Any]) -> None:
