@@ -63,6 +63,8 @@ class Adoption(MeshPart):
         #: Messages that are to be asked for in this wake-up.
         self._due: dict[tuple[PlaceKey, bool, Patience, ConsumerName | None], list[Asked]] = {}
         self._ask_at = inf
+        #: No question is put before (monotonic seconds): consumers that a former life of this router had come back.
+        self._alone_until = -inf
         self._routers = AskedRouters(context)
         self.witness = Witness(context, self.give_up)
         context.note_departed = self.witness.note_departed
@@ -132,7 +134,10 @@ class Adoption(MeshPart):
         if not request.message[STAMP][0] or request.flags & _NOT_ADOPTED:
             return False
         if link.routers <= 1 and not self._routers.count(_place_of(request)):
-            return False  # there is nobody to ask, and never was
+            if not link.routers or not self._settings.queue_dir:
+                return False  # there is nobody to ask, and never was
+            # The former life of this router may have given it to a consumer that nobody else knows.
+            self._alone_until = self._dispatch.recovery.ends_at
         self._ask(now, request, link.routers, after_router(self._settings))
         return True
 
@@ -365,7 +370,7 @@ class Adoption(MeshPart):
 
     def tick(self, now: float) -> None:
         """Put the questions of this wake-up, and give up those that were not answered in time."""
-        if now >= self._ask_at:
+        if now >= max(self._ask_at, self._alone_until):
             self._put_questions(now)
         overdue = deque(each for each in self._questions.values() if each.until <= now)
         while overdue:
@@ -379,7 +384,7 @@ class Adoption(MeshPart):
 
     def next_deadline(self) -> float:
         """The time at which a question is put or given up (monotonic seconds)."""
-        due = min(self._ask_at, self.witness.next_deadline())
+        due = min(max(self._ask_at, self._alone_until), self.witness.next_deadline())
         return min([due, *(question.until for question in self._questions.values())]) if self._questions else due
 
 

@@ -65,6 +65,11 @@ class Recovery:
         self._delivered_before: dict[tuple[Address, str], set[bytes]] = {}
         self._delivered_until = now + settings.mailbox_max_seconds
 
+    @property
+    def ends_at(self) -> float:
+        """The end of the recovery window (monotonic seconds)."""
+        return self._until
+
     def holds(self, now: float, link: Link, request: Request, flags: int) -> bool:
         """Whether the cast ``request`` is held, as it is now, and everything that ``link`` casts after it."""
         if not link.held:
