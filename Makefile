@@ -24,6 +24,12 @@ MORE_TESTS := tests/latency/jobs/test_stream_process.py \
 	tests/latency/jobs/test_session.py::test_java_that_hangs_is_killed_when_the_session_is_to_end \
 	tests/latency/jobs/test_session.py::test_java_that_ends_while_it_is_stopped_is_an_error_and_leaves_nothing \
 	tests/store \
+	tests/queue_server \
+	tests/faults/test_queue_takeover.py \
+	tests/faults/test_queue_bad_input.py \
+	tests/faults/test_queue_drill.py::test_nothing_is_lost_or_done_twice_with_a_database \
+	tests/faults/test_queue_mesh.py::test_items_of_one_router_are_worked_at_by_equal_workers_of_all_routers \
+	tests/faults/test_queue_mesh.py::test_nothing_is_lost_where_everything_is_killed_at_once \
 	tests/programs \
 	tests/fuzz \
 	tests/faults/test_three_routers.py \

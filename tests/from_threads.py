@@ -12,7 +12,16 @@ import gevent.event
 import pytest
 from gevent.threadpool import ThreadPool
 
-__all__ = ["CLIENT_SHELL", "each_blocking_shell", "each_shell", "in_thread", "new_event", "ordered", "over"]
+__all__ = [
+    "CLIENT_SHELL",
+    "each_blocking_shell",
+    "each_shell",
+    "each_shell_at_length",
+    "in_thread",
+    "new_event",
+    "ordered",
+    "over",
+]
 
 #: The setting ``shell`` of the clients and services of these tests: ``CLIENT_SHELL=threads`` has those of tests/client
 #: live in a plain thread; ``CLIENT_SHELL=aio`` takes those of :mod:`rpcmq.aio`.
@@ -93,6 +102,15 @@ def over(shell: str, test: Any) -> Iterator[str]:
 @pytest.fixture(params=["gevent", "threads", "aio"] if CLIENT_SHELL == "gevent" else [CLIENT_SHELL])
 def each_shell(request: pytest.FixtureRequest) -> Iterator[str]:
     """The fixture ``client_shell`` of a module whose tests run over gevent, over plain threads and over asyncio."""
+    yield from over(request.param, request.node)
+
+
+_OTHERS = [pytest.param(shell, marks=pytest.mark.long) for shell in ("threads", "aio")]
+
+
+@pytest.fixture(params=["gevent", *_OTHERS] if CLIENT_SHELL == "gevent" else [CLIENT_SHELL])
+def each_shell_at_length(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The same of a module with slow tests: those over threads and asyncio are among the long ones that CI runs."""
     yield from over(request.param, request.node)
 
 

@@ -14,6 +14,7 @@ CHECKOUT = Path(__file__).parents[2]
 pytestmark = [pytest.mark.integration, pytest.mark.fault]
 
 
+@pytest.mark.long
 def test_invoices_are_charged_once_though_their_workers_are_killed(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "examples.invoices", "--database", str(tmp_path / "accounts.db")]
     options = ["--count", "120", "--kills", "3"]

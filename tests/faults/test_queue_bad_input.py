@@ -197,6 +197,7 @@ def test_a_handler_that_never_ends_holds_up_no_other_item_and_is_given_again_whe
         work.leave.set()
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("echo")
 def test_damaged_rows_are_dead_and_all_others_are_worked_at(world: QueueWorld, client: Client) -> None:
     numbers = count()

@@ -45,6 +45,7 @@ def test_nothing_is_lost_or_done_twice_with_files(tmp_path: Path, request: pytes
     assert history.seconds_to_drain() < 30
 
 
+@pytest.mark.long
 def test_nothing_is_lost_or_done_twice_with_a_database(
     tmp_path: Path, database: str, postgres_server: PostgresServer, request: pytest.FixtureRequest
 ) -> None:

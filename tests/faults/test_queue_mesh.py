@@ -19,6 +19,7 @@ from tests.faults.queue_world import QueueWorld
 pytestmark = [pytest.mark.integration, pytest.mark.fault]
 
 
+@pytest.mark.long
 def test_items_of_one_router_are_worked_at_by_equal_workers_of_all_routers(tmp_path: Path) -> None:
     with QueueWorld(tmp_path, 3) as world:
         world.add_producers("a", count=1500)
@@ -71,6 +72,7 @@ def test_nothing_is_lost_where_one_is_stopped_for_longer_than_its_lease(tmp_path
         world.drain()
 
 
+@pytest.mark.long
 def test_nothing_is_lost_where_everything_is_killed_at_once(tmp_path: Path) -> None:
     with QueueWorld(tmp_path, 3) as world:
         world.rush(600)

@@ -37,6 +37,7 @@ def kill_machine(world: QueueWorld, owner: str) -> None:
     os.kill(server, signal.SIGKILL)
 
 
+@pytest.mark.long
 def test_the_items_of_an_owner_that_is_gone_are_worked_at_by_another_and_it_gets_its_name_back(
     tmp_path: Path, database: str
 ) -> None:
@@ -82,6 +83,7 @@ def test_the_items_of_an_owner_that_is_stopped_are_worked_at_by_another_and_it_r
         world.drain()
 
 
+@pytest.mark.long
 def test_a_session_that_is_lost_while_its_queue_server_lives_loses_nothing(tmp_path: Path, database: str) -> None:
     with QueueWorld(tmp_path, 2, database, **_SOON) as world:
         world.rush(400, rate=300.0)
@@ -93,6 +95,7 @@ def test_a_session_that_is_lost_while_its_queue_server_lives_loses_nothing(tmp_p
         assert len(history.accepted) == 400
 
 
+@pytest.mark.long
 def test_a_database_that_is_killed_and_comes_back_loses_nothing(
     tmp_path: Path, database: str, postgres_server: PostgresServer
 ) -> None:
@@ -106,6 +109,7 @@ def test_a_database_that_is_killed_and_comes_back_loses_nothing(
         assert len(history.accepted) == 400
 
 
+@pytest.mark.long
 def test_a_snapshot_that_somebody_holds_stops_no_queue(tmp_path: Path, database: str) -> None:
     with QueueWorld(tmp_path, 2, database, **_SOON) as world, psycopg.connect(database) as connection:
         connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")

@@ -11,7 +11,7 @@ import pytest
 import rpcmq
 from rpcmq.payload import Codec, Format
 from rpcmq.testing import eventually
-from tests.from_threads import each_shell as client_shell  # noqa: F401
+from tests.from_threads import each_shell_at_length as client_shell  # noqa: F401
 from tests.queue_server.billing import Billing, message
 
 pytestmark = pytest.mark.usefixtures("queue_server")

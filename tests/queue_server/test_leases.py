@@ -58,6 +58,7 @@ def hold(router: RouterProcess) -> Iterator[Callable[[], Program]]:
         each.close()
 
 
+@pytest.mark.long
 def test_a_lease_renews_itself(client, queue_server, hold):
     holder = hold()
     client.put(None, "billing", message("hold", invoice=1))
@@ -85,6 +86,7 @@ def test_a_worker_knows_that_its_router_is_silent(client, router, queue_server, 
     holder.expect("ended 1")
 
 
+@pytest.mark.long
 def test_a_worker_knows_that_its_queue_server_is_gone(client, queue_server, hold):
     holder = hold()
     client.put(None, "billing", message("hold", invoice=1))

@@ -45,7 +45,9 @@ class Place:
 
     def kill_store(self) -> None:
         """Kill its store process; the queue server starts another one."""
-        (child,) = Path(f"/proc/{self.server.pid}/task/{self.server.pid}/children").read_text().split()
+        children = Path(f"/proc/{self.server.pid}/task/{self.server.pid}/children")
+        # One that was killed before may be still to be started again.
+        (child,) = eventually(lambda: children.read_text().split())
         os.kill(int(child), signal.SIGKILL)
 
 

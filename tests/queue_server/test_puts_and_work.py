@@ -9,7 +9,7 @@ import pytest
 
 from rpcmq.errors import PutRefused
 from rpcmq.testing import eventually
-from tests.from_threads import each_shell as client_shell  # noqa: F401
+from tests.from_threads import each_shell_at_length as client_shell  # noqa: F401
 from tests.queue_server.billing import Billing, message
 
 pytestmark = pytest.mark.usefixtures("queue_server")

@@ -13,7 +13,7 @@ from rpcmq.client.queue.settings import QueueSettings
 from rpcmq.core.queue.policy import Policy
 from rpcmq.errors import CallError, NoConsumer, UsageError
 from rpcmq.testing import eventually
-from tests.from_threads import each_shell as client_shell  # noqa: F401
+from tests.from_threads import each_shell_at_length as client_shell  # noqa: F401
 from tests.queue_server.billing import Billing, message
 from tests.queue_server.queue_servers import QueueServerProcess
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rpcmq.errors import PayloadError, UsageError
-from tests.from_threads import each_shell as client_shell  # noqa: F401
+from tests.from_threads import each_shell_at_length as client_shell  # noqa: F401
 from tests.queue_server.billing import message
 
 
