@@ -28,6 +28,8 @@ MORE_TESTS := tests/latency/jobs/test_stream_process.py \
 	tests/faults/test_queue_takeover.py \
 	tests/faults/test_queue_bad_input.py \
 	tests/faults/test_queue_drill.py::test_nothing_is_lost_or_done_twice_with_a_database \
+	tests/faults/test_queue_drill.py::test_nothing_is_lost_or_done_twice_with_files \
+	tests/server/test_queue_daemon.py \
 	tests/faults/test_queue_mesh.py::test_items_of_one_router_are_worked_at_by_equal_workers_of_all_routers \
 	tests/faults/test_queue_mesh.py::test_nothing_is_lost_where_everything_is_killed_at_once \
 	tests/programs \

@@ -39,6 +39,7 @@ def seed_of(request: pytest.FixtureRequest) -> int:
     return sum(map(ord, request.node.name))
 
 
+@pytest.mark.long
 def test_nothing_is_lost_or_done_twice_with_files(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     history = drill(tmp_path, 1000, seed_of(request), 2.0)
     assert len(history.accepted) > 900
