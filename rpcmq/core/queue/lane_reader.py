@@ -36,11 +36,23 @@ class LaneReader:
         #: The greatest number that was heard of.
         self._known = after
         self._is_reading = False
+        #: Grows when it begins elsewhere.
+        self._life = 0
         #: The items that were read, the next one first.
         self.items: deque[Stored | Damaged] = deque()
         self._bytes = 0
         #: Called when what was to be read was read.
         self.on_read: Callable[[], object] = lambda: None
+
+    def end_at(self, until: int) -> None:
+        """Read up to the number ``until``, instead of a greater one that no item has yet."""
+        self._until = until
+
+    def begin_after(self, number: int) -> None:
+        """Begin after ``number``, instead of a greater one that no item has yet."""
+        self._read_to = self._known = number
+        # What is being read begins after the other one, and would have everything before that taken for read.
+        self._life += 1
 
     def accepted(self, item: Stored) -> None:
         """A new item was put."""
@@ -93,16 +105,19 @@ class LaneReader:
         if self._is_reading or not self._has_more or self._bytes >= _WINDOW_BYTES:
             return
         self._is_reading = True
-        known = self._known
-        self._store.read(self._lane, self._read_to, _WINDOW, _WINDOW_BYTES, lambda items: self._take(items, known))
+        life, known = self._life, self._known
+        self._store.read(
+            self._lane, self._read_to, _WINDOW, _WINDOW_BYTES, lambda items: self._take(items, life, known)
+        )
 
-    def _take(self, items: Items, known: int) -> None:
+    def _take(self, items: Items, life: int, known: int) -> None:
         """Take what was read when ``known`` was the greatest number."""
-        self._add_read(items, known)
+        self._is_reading = False
+        if life == self._life:
+            self._add_read(items, known)
         self.on_read()
 
     def _add_read(self, items: Items, known: int) -> None:
-        self._is_reading = False
         if not items:
             self._has_more = False
             self._read_to = max(self._read_to, known)  # what was between has ended, or is postponed

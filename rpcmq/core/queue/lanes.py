@@ -151,7 +151,6 @@ class _Lane:
 
     def __init__(self, reader: LaneReader, doubtful: LaneReader | None, horizon: int) -> None:
         self.reader = reader
-        self._former = horizon if doubtful is not None else 0
         #: Items that may have run in a former life of the router, and may still do.
         self.doubtful = doubtful
         #: The store knows that items up to this number may have been given; and it was told so of these.
@@ -162,5 +161,12 @@ class _Lane:
         self.due: deque[Stored] = deque()
 
     def reader_of(self, number: int) -> LaneReader:
-        """The reader that comes to the item ``number``: a new one may have a number that a former life could give."""
-        return self.doubtful if self.doubtful is not None and number <= self._former else self.reader
+        """The reader that comes to the new item ``number``.
+
+        The first one of this life tells how far a former life can have come: no further, wherever its horizon was.
+        """
+        if self.doubtful is not None and number <= self.former:
+            self.former = number - 1
+            self.doubtful.end_at(self.former)
+            self.reader.begin_after(self.former)
+        return self.reader

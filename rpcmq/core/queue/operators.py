@@ -240,7 +240,7 @@ class Operators:
         lane = Lane(name, 0)
 
         def read(after: int) -> None:
-            self._store.read(lane, after, _PAGE, _PAGE_BYTES, take)
+            self._store.read(lane, after, _PAGE, _PAGE_BYTES, lambda items: take(after, items))
 
         def read_lane() -> None:
             nonlocal lane
@@ -250,13 +250,19 @@ class Operators:
             else:
                 then(count)
 
-        def take(items: Items) -> None:
-            if items:
-                last = items[-1].number
-                some = [item for item in items if isinstance(item, Stored) and item.at <= until]
-                self._move(now, queue, target, some, lambda number: moved(number, last))
-            else:
+        def take(after: int, items: Items) -> None:
+            if not items:
                 read_lane()
+                return
+            some = [item for item in items if isinstance(item, Stored) and item.at <= until]
+            held = queue.hold(now, map(_key, some))
+            # A worker may have had some since they were read, and given them back; now that cannot be any more.
+            self._store.read(lane, after, _PAGE, _PAGE_BYTES, lambda items_now: move(held, items[-1].number, items_now))
+
+        def move(held: set[Key], last: int, items: Items) -> None:
+            some = [item for item in items if isinstance(item, Stored) and _key(item) in held]
+            queue.let_go(held.difference(map(_key, some)), set())
+            self._move_held(now, queue, target, some, lambda number: moved(number, last))
 
         def moved(number: int, after: int) -> None:
             nonlocal count
@@ -268,13 +274,14 @@ class Operators:
             count = number
             read_lane()
 
-        self._move(now, queue, target, list(queue.in_memory), moved_due)
+        in_memory = list(queue.in_memory)
+        held = queue.hold(now, map(_key, in_memory))
+        self._move_held(now, queue, target, [item for item in in_memory if _key(item) in held], moved_due)
 
-    def _move(self, now: float, queue: WorkQueue, target: WorkQueue, items: Sequence[Stored], then: Count) -> None:
-        """Move those of ``items`` that can be held."""
+    def _move_held(self, now: float, queue: WorkQueue, target: WorkQueue, some: Sequence[Stored], then: Count) -> None:
+        """Move the items ``some``, which are held."""
         due = self._queues.wall(now) + 1
-        held = queue.hold(now, map(_key, items))
-        some = [item for item in items if _key(item) in held]
+        held = set(map(_key, some))
         changes = [
             Move(item.lane, item.number, item.lane._replace(queue=target.name), due if item.state else 0, item.state)
             for item in some

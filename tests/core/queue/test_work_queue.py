@@ -275,13 +275,19 @@ def test_what_is_read_from_the_store_is_announced(world: World) -> None:
     assert announced and taken(world).message == b"0"
 
 
-def test_a_new_item_whose_number_could_have_been_given_in_a_former_life_is_given_too(world: World) -> None:
-    world.put(b"before")
-    assert world.take_all() == [b"before"]
+@pytest.mark.parametrize("is_read", [False, True])
+def test_a_new_item_does_not_wait_with_those_of_a_former_life(world: World, is_read: bool) -> None:
+    world.put(b"before", b"not taken")
+    taken(world)
     world.kill()
+    if is_read:
+        assert world.take_all() == []
     world.put(b"at once")
+    world.put(b"postponed", due=World.wall(world.now + 5))
+    world.put(b"also at once")
+    assert world.take_all() == [b"at once", b"also at once"]
     world.advance(world.queue.policy.lease + 1)
-    assert world.take_all() == [b"before", b"at once"]
+    assert sorted(world.take_all()) == [b"before", b"not taken", b"postponed"]
     world.put(b"later")
     assert world.take_all() == [b"later"]
 
