@@ -297,7 +297,10 @@ class StoreProcess:
             else:
                 self.on_reopened()
         elif letter == WAITING:
-            (self.waits_for,) = decode_values("s", content)
+            before, (self.waits_for,) = self.waits_for, decode_values("s", content)
+            if self.waits_for != before:
+                text = f"queue store {self._shown} does not answer: {self.waits_for}"
+                log_event(log, logging.WARNING, "store waits", text, why=self.waits_for)
         elif letter in (CANNOT, TAKEN):
             (self._refusal,) = decode_values("s", content)
             self.was_taken = letter == TAKEN

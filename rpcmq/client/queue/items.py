@@ -20,8 +20,8 @@ class RetryLater(Exception):
     """
 
     def __init__(self, seconds: float, reason: str = "") -> None:
-        super().__init__(reason or f"to be tried again in {seconds:g} s")
         self.seconds = check_seconds("seconds", seconds)
+        super().__init__(reason or f"to be tried again in {seconds:g} s")
 
 
 class Reject(Exception):

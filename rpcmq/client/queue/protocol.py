@@ -182,4 +182,6 @@ def check_queue(queue: object) -> str:
     """
     if not isinstance(queue, str) or not queue or len(queue.encode()) > _LONGEST_NAME or queue == _ALL:
         raise UsageError(f"a queue's name is a text of 1 to {_LONGEST_NAME} bytes, not {short_repr(queue)}")
+    if not queue.isprintable():
+        raise UsageError(f"the name {short_repr(queue)} of a queue has a control character")
     return queue

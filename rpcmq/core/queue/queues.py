@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import count
 from typing import NamedTuple
 
 from rpcmq.core.queue.envelope import Envelope
@@ -73,6 +74,7 @@ class Queues:
         self.wall = self._wall = wall
         self._is_clean = recovered.epoch == 1 or CLEAN in recovered.notes
         self._queues: dict[str, WorkQueue] = {}
+        self._fences = count(1)
         self._due_read_to = Position()
         self._is_reading_due = False
         #: The time at which the next item is due (milliseconds of the wall clock); 0: there is none.
@@ -105,7 +107,7 @@ class Queues:
             policy = Policy.from_bytes(raw) if raw else Policy()
             queue = self._queues[name] = WorkQueue(
                 name, self._store, policy, recovered.epoch, self._opened, self._wall, self._is_clean,
-                self._horizons.pop(name, {}),
+                self._horizons.pop(name, {}), self._fences,
             )  # fmt: skip
             queue.recount(recovered)
             queue.is_paused, queue.is_draining = PAUSED + name in recovered.notes, DRAINING + name in recovered.notes

@@ -39,12 +39,13 @@ class WorkQueue:
         opened: monotonic seconds at which the store was opened.
         wall: turns monotonic seconds into milliseconds of the wall clock.
         is_clean: the former life of the router has ended in order, so that no worker has an item.
+        counter: of fences, which all queues over the store share: an item may be moved from one to another.
         lanes: the greatest number that may have been given in a former life, of each lane that there is.
     """
 
     def __init__(
         self, name: str, store: StorePort, policy: Policy, epoch: int, opened: float, wall: Callable[[float], int],
-        is_clean: bool, lanes: dict[Lane, int],
+        is_clean: bool, lanes: dict[Lane, int], counter: Iterator[int],
     ) -> None:  # fmt: skip
         self.name = name
         self._store = store
@@ -52,7 +53,7 @@ class WorkQueue:
         self._epoch = epoch
         #: Turns monotonic seconds into milliseconds of the wall clock.
         self.wall = self._wall = wall
-        self._counter = 0
+        self._counter = counter
         doubt_until = -inf if is_clean else opened + policy.lease
         self._opened = wall(opened)
         self.lanes = self._lanes = Lanes(name, store, lanes, doubt_until, lambda: self.on_ready())  # noqa: PLW0108 it is set later
@@ -211,9 +212,8 @@ class WorkQueue:
         return None
 
     def _give(self, now: float, item: Stored, envelope: Envelope) -> Given:
-        self._counter += 1
         attempt = Story.from_bytes(item.state).attempts + 1 if item.state else 1
-        fence, message = (self._epoch, self._counter), envelope.message
+        fence, message = (self._epoch, next(self._counter)), envelope.message
         given = Given(item, fence, attempt, message, envelope.series, now, envelope.keep_result)
         self._given[fence] = given
         if given.series:

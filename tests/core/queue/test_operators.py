@@ -235,3 +235,16 @@ def test_a_queue_that_drains_gives_what_is_there_and_takes_nothing_new(world: Wo
     assert world.take_all() == [b"a"]
     ask(world, "resume", "billing")
     assert put_or_not(world, b"2") == [Verdict(2)]
+
+
+def test_fences_grow_from_queue_to_queue(world: World) -> None:
+    world.put(b"a", b"b")
+    world.queue.failed(world.now, taken(world).fence, "w", "raised", 100.0)
+    first = taken(world).fence
+    world.queue.not_begun(first)
+    Operators(world.queues).move_ready(world.now, "billing", "other", lambda count: None)
+    world.run()
+    again = world.queues.queue("other").take(world.now)
+    world.run()
+    again = again or world.queues.queue("other").take(world.now)
+    assert again is not None and again.fence > first
