@@ -306,7 +306,8 @@ def test_every_setting_that_bounds_the_engine_is_in_the_limits_table() -> None:
         for info in describe_fields()
         if info.kind.name in ("integer", "bytes", "seconds")
         and info.key not in ("router.id", "router.io_threads", "router.cpu")
-        and not info.key.startswith("dispatch_log.")  # bounds files, and nobody who speaks the protocol
+        # These bound files and processes, and nobody who speaks the protocol.
+        and not info.key.startswith(("dispatch_log.", "queue.orphan_seconds", "queue.takeover_seconds"))
     }
 
     named = {row[1] for row in table("limit | setting") if row[1]}

@@ -11,17 +11,19 @@ from rpcmq.aio.default import (
     cast,
     client,
     configure,
+    declare_queue,
     fanout_cast,
     multicall,
     notify,
     publish,
     put,
     put_many,
+    receipt,
     stub,
     subscribe,
 )
+from rpcmq.aio.item_receipt import Receipt
 from rpcmq.aio.middleware import Middleware
-from rpcmq.aio.receipt import Receipt
 from rpcmq.aio.service import Service
 from rpcmq.aio.stubs import as_cast, as_fanout
 from rpcmq.aio.worker import Worker

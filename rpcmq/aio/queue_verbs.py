@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any, TypeVar, Unpack
 
 from rpcmq.aio.base import BaseClient
-from rpcmq.aio.receipt import Receipt
+from rpcmq.aio.item_receipt import Receipt
 from rpcmq.client.queue.offers import Offers
 from rpcmq.client.queue.places import ItemPlace, place_of
 from rpcmq.client.queue.puts import PutOptions

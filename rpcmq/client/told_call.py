@@ -8,11 +8,11 @@ from typing import Any
 
 from rpcmq.client.base import BaseClient
 from rpcmq.client.results import progress_of, result_of
-from rpcmq.wire import Address, Kind
+from rpcmq.wire import Address, Flag, Kind
 
 __all__ = ["call_and_tell"]
 
-_REQUEST = int(Kind.REQUEST)
+_REQUEST, _MANDATORY = int(Kind.REQUEST), int(Flag.MANDATORY)
 
 
 def call_and_tell(
@@ -22,6 +22,8 @@ def call_and_tell(
     seconds: float,
     then: Callable[[Callable[[], Any]], object],
     on_progress: Callable[[Any], object] | None = None,
+    *,
+    mandatory: bool = False,
 ) -> None:
     """Start a call in the home of ``client``, whose router is connected.
 
@@ -30,12 +32,13 @@ def call_and_tell(
         then: called in the loop, where nothing may wait, once it has ended: with a function that returns its result, or
             raises why there is none, as :meth:`rpcmq.Client.call` does.
         on_progress: called in the loop with each value that the handler reports.
+        mandatory: as for :meth:`rpcmq.Client.call`.
 
     Raises:
         PayloadError, UsageError: as for :meth:`rpcmq.Client.call`.
     """
     sender, process = client.sender, client.process
-    call = sender.start(_REQUEST, None, topic, msg, seconds, 0)
+    call = sender.start(_REQUEST, None, topic, msg, seconds, _MANDATORY if mandatory else 0)
 
     def look() -> None:
         messages, call.progress = call.progress, []

@@ -18,7 +18,7 @@ from rpcmq.client.queue.messages import Message
 from rpcmq.client.queue.protocol import DONE, REJECTED, WorkAnswer, WorkOrder, to_workers
 from rpcmq.client.told_call import call_and_tell
 from rpcmq.core.queue.work_queue import Given, WorkQueue
-from rpcmq.errors import CallError, CallTimeout, LinkLost, PayloadError, RemoteError, RpcError
+from rpcmq.errors import CallError, CallTimeout, LinkLost, NoConsumer, PayloadError, RemoteError, RpcError
 from rpcmq.queue_server.progress import Progress
 
 __all__ = ["Dispatcher"]
@@ -32,12 +32,17 @@ LONGEST = 86_400.0
 #: Pause before an item is offered again that no router has taken (seconds).
 _PAUSE = 1.0
 
+_PING = {"method": "rpcmq.ping", "args": {}}
+
 #: A failure that a worker tells by its arguments, as it comes here.
 _TOLD = f"{ToldFailure.__module__}.{ToldFailure.__qualname__}"
 
 
 class Dispatcher:
     """Gives the items of ``queue`` to workers.
+
+    While there is no worker, no item is on its way, and all of them wait in the queue: there an item can be cancelled,
+    and expires. A ping waits for the first worker instead.
 
     Args:
         owner: the name of the router that this queue server belongs to.
@@ -46,6 +51,7 @@ class Dispatcher:
     Attributes:
         progress: how its items move.
         refusal: the reason for which no router takes an item at present; empty: nothing is the matter.
+        awaits_worker: whether a ping waits for a worker.
     """
 
     def __init__(self, queue: WorkQueue, client: Client, owner: str, wake: Callable[[], object]) -> None:
@@ -61,6 +67,9 @@ class Dispatcher:
         self._running = 0
         self._idle = Event()
         self._is_stopped = False
+        #: Whether the topic has been served since the last item for which nobody was there.
+        self._has_workers = False
+        self.awaits_worker = False
         self.progress = Progress(monotonic())
         self.refusal = ""
 
@@ -76,11 +85,42 @@ class Dispatcher:
                 # Nothing waits here for a router: other queues are pumped, too.
                 gevent.spawn_later(_PAUSE, self._wake)
                 return
+            if not self._has_workers:
+                self._await_worker()
+                return
             given = self._queue.take(monotonic())
             if given is None:
                 return
             self._count += 1
             self._give(self._count, given)
+
+    def _await_worker(self) -> None:
+        if self.awaits_worker or not self._queue.ready:
+            return
+        try:
+            call_and_tell(self._client, self._address, _PING, LONGEST, self._met)
+        except RpcError as error:
+            self._refused(error)
+        else:
+            self.awaits_worker = True
+
+    def _met(self, result: Callable[[], Any]) -> None:
+        """A worker has answered, or the ping has ended otherwise."""
+        self.awaits_worker = False
+        try:
+            result()
+        except CallError as error:
+            self._refused(error)
+            return
+        except RpcError:
+            pass  # whatever it says, it is there
+        self._has_workers = True
+        self._wake()
+
+    def _refused(self, error: RpcError) -> None:
+        """No router takes the ping, or it was lost with its worker: try again."""
+        self.refusal = str(error)
+        gevent.spawn_later(_PAUSE, self._wake)
 
     def _give(self, number: int, given: Given) -> None:
         self._unbegun[number] = size = len(given.message)
@@ -90,7 +130,8 @@ class Dispatcher:
         message = {"method": _called(order.method), "args": {"order": tuple(order)}}
         tell = partial(self._begun, number) if order.tell else None
         try:
-            call_and_tell(self._client, self._address, message, LONGEST, partial(self._ended, number, given), tell)
+            then = partial(self._ended, number, given)
+            call_and_tell(self._client, self._address, message, LONGEST, then, tell, mandatory=True)
         except PayloadError as error:
             self._queue.failed(monotonic(), given.fence, "", f"{type(error).__name__}: {error}")
             self._free(number)
@@ -108,6 +149,9 @@ class Dispatcher:
     def _ended(self, number: int, given: Given, result: Callable[[], Any]) -> None:
         try:
             self._answered(given, _answer_of(result))
+        except NoConsumer:
+            self._has_workers = False
+            self._queue.not_begun(given.fence)
         except (LinkLost, CallTimeout) as error:
             self._not_answered(given, error)
         except CallError as error:

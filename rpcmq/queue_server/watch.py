@@ -98,7 +98,7 @@ class Watch:
             return ""
         if dispatcher.refusal:
             return f"no router takes them: {dispatcher.refusal}"
-        if dispatcher.unbegun:
+        if dispatcher.unbegun or dispatcher.awaits_worker:
             return self._ask_workers(now)
         limit = queue.policy.concurrency
         if limit and queue.running >= limit:

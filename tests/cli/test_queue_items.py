@@ -48,14 +48,14 @@ def test_peek_takes_nothing(system: list[InProcessRouter], invoke: Invoke) -> No
         message = {"method": "charge", "args": {"invoice": 3}}
         client.put(None, "peeked", message, id="invoice-3", priority=5, key="account-1")
         client.put(None, "peeked", message, delay=1000)
-    eventually(lambda: len(rows_of(invoke, system[0], "peek", "peeked", "--state", "running")) == 3)
+    eventually(lambda: len(rows_of(invoke, system[0], "peek", "peeked", "--state", "ready")) == 3)
     at = ("--router", system[1].url)
     assert invoke("queue", "pause", "peeked", *at).returncode == 0
-    first, *_ = rows_of(invoke, system[1], "peek", "peeked", "--state", "running")
+    first, *_ = rows_of(invoke, system[1], "peek", "peeked", "--state", "ready")
     assert first["method"] == "charge" and first["bytes"] > 0 and first["attempts"] == 0
     later = rows_of(invoke, system[1], "peek", "peeked", "--state", "postponed")
     assert [990 < row["due_in"] <= 1000 for row in later] == [True]
-    ended = invoke("queue", "peek", "peeked", "--state", "running", *at)
+    ended = invoke("queue", "peek", "peeked", "--state", "ready", *at)
     lines = [line.split() for line in ended.stdout.splitlines()]
     assert ["5/1", "a", "invoice-3", "charge"] in [line[:4] for line in lines]
     decoded = rows_of(invoke, system[1], "peek", "peeked", "--state", "postponed", "--args")

@@ -45,6 +45,10 @@ class Queue:
         self.given[given.fence] = given
         return given
 
+    @property
+    def ready(self) -> int:
+        return len(self.waiting)
+
     def wall(self, now: float) -> int:
         return int(now * 1000)
 
@@ -143,15 +147,36 @@ def test_an_item_that_cannot_be_sent_has_not_failed(client, serve, monkeypatch):
     serve(worker, "billing", exchange=WORKERS)
     errors: list[Exception] = [RouterUnreachable("nobody is there")]
 
-    def call_or_raise(*args: Any) -> None:
-        if errors:
+    def call_or_raise(*args: Any, **options: Any) -> None:
+        if errors and options:
             raise errors.pop()
-        call_and_tell(*args)
+        call_and_tell(*args, **options)
 
     monkeypatch.setattr(dispatcher_module, "call_and_tell", call_or_raise)
     queue = Queue(1)
     dispatcher = dispatching(client, queue)
-    assert dispatcher.refusal == "nobody is there"
+    eventually(lambda: dispatcher.refusal == "nobody is there")
     eventually(lambda: len(queue.ends) == 2)
     assert [end for end, _ in queue.ends] == ["not begun", "done"]
     assert dispatcher.refusal == ""
+
+
+def test_without_a_worker_no_item_is_on_its_way(client, serve):
+    queue = Queue(3)
+    dispatcher = dispatching(client, queue)
+    assert dispatcher.awaits_worker
+    client.query("summary")  # the ping has come to the router
+    assert not queue.given and dispatcher.unbegun == 0
+    worker = Worker(DONE)
+    worker.goes_on.set()
+    service = serve(worker, "billing", exchange=WORKERS)
+    eventually(lambda: len(queue.ends) == 3)
+    service.stop()
+    queue.waiting.extend(Queue(2).waiting)
+    dispatcher.pump()
+    eventually(lambda: dispatcher.awaits_worker)
+    assert not queue.given and dispatcher.unbegun == 0
+    assert [end for end, _ in queue.ends[3:]] == ["not begun", "not begun"]
+    serve(worker, "billing", exchange=WORKERS)
+    eventually(lambda: len(queue.ends) == 7)
+    assert [end for end, _ in queue.ends[5:]] == ["done", "done"]

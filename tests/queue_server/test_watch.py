@@ -26,7 +26,7 @@ class Queue:
         self.is_paused, self.is_draining, self.doubt = False, False, 0.0
         self.is_late = False
         self.policy = SimpleNamespace(concurrency=0, rate=2.5, alarm=ALARM)
-        self.dispatcher = SimpleNamespace(unbegun=unbegun, refusal="", progress=Progress(0.0))
+        self.dispatcher = SimpleNamespace(unbegun=unbegun, awaits_worker=False, refusal="", progress=Progress(0.0))
         self.store = SimpleNamespace(waits_for="")
         self.answer: Exception | None = None
         self.pings = 0

@@ -51,7 +51,7 @@ class ItemPlace:
 
     @property
     def is_new(self) -> bool:
-        """Whether the item was put just now: one with this id was not known before."""
+        """Whether the item was put just now, because none with this id was known before."""
         return self.number != 0
 
     def __str__(self) -> str:

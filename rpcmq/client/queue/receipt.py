@@ -86,8 +86,8 @@ class Receipt(ItemPlace):
         """End the item, if no worker has it.
 
         Returns:
-            Whether it has ended by that. Else a worker has it, or may have it; or it is dead; or had ended before:
-            :meth:`state` tells.
+            Whether it has ended by that. If not, a worker has it or may have it, it is dead, or it had ended before,
+            which :meth:`state` tells.
 
         Raises:
             CallError, RouterUnreachable, UsageError: as for :meth:`state`.

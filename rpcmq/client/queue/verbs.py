@@ -62,7 +62,7 @@ class QueueVerbs(BaseClient):
             priority: 0 to 9; the higher goes first.
             expires: seconds after which nobody wants it any more: it goes to the dead ones unless it has begun.
             key: of the items with the same key one runs at a time, in their order.
-            keep_result: seconds for which the result is kept, for :meth:`Receipt.result`; 0: it is not.
+            keep_result: seconds for which the result is kept, for :meth:`rpcmq.Receipt.result`; 0: it is not.
             unique: while an item of the queue with the same text waits, which no worker has had, this one is not put,
                 and the receipt's ``is_new`` is False.
             timeout: seconds to try it for; default: as for :meth:`call`.

@@ -322,11 +322,14 @@ class WorkQueue:
         return self._comes_back(now, fence, Ending(self._wall(now), worker, "lost", text), self._policy.lease)
 
     def not_begun(self, fence: tuple[int, int]) -> bool:
-        """The item was not begun: it is the next one again, and nothing has been tried."""
+        """The item was not begun: it is among the next ones again, and nothing has been tried."""
         given = self._given.pop(fence, None)
         if given is None:
             return False
-        self._released.appendleft(given.item)
+        # Many may come back at once, in any order.
+        self._released = deque(
+            sorted((given.item, *self._released), key=lambda each: (-each.lane.priority, each.number))
+        )
         self._free(given)
         return True
 
