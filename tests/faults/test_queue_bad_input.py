@@ -226,6 +226,7 @@ def test_a_store_that_cannot_be_used_is_named_and_calls_go_on(world: QueueWorld,
     client.put_many(None, QUEUE, [MESSAGE] * 500)
     router, file = world.mesh["a"], kill_owner(world)
     connection = apsw.Connection(str(file))
+    version = connection.pragma("user_version")
     if what == "newer":
         connection.pragma("user_version", 999)
     connection.close()
@@ -253,7 +254,7 @@ def test_a_store_that_cannot_be_used_is_named_and_calls_go_on(world: QueueWorld,
         file.rmdir()
     if what == "newer":
         connection = apsw.Connection(str(file))
-        connection.pragma("user_version", 1)
+        connection.pragma("user_version", version)
         connection.close()
     else:
         file.write_bytes(whole)
