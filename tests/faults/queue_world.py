@@ -243,9 +243,11 @@ class QueueWorld:
             gevent.sleep(0.1)
 
     def left(self, owner: str) -> dict[str, int]:
-        """The numbers of items of ``owner`` that wait or run."""
+        """The numbers of items of ``owner`` that wait or run, and of requests that its store has not answered."""
         answer = self.operate(LOOK, owner, "queues")
-        return {state: sum(row[state] for row in answer["queues"]) for state in ("ready", "postponed", "running")}
+        numbers = {state: sum(row[state] for row in answer["queues"]) for state in ("ready", "postponed", "running")}
+        # One that has failed just now is in none of these states before the store knows.
+        return numbers | {"unanswered": answer["store"]["unanswered"]}
 
     def finish(self) -> History:
         """End all, look into the stores, and check what was promised."""
