@@ -114,6 +114,7 @@ class Dispatcher:
             return
         except RpcError:
             pass  # whatever it says, it is there
+        self.refusal = ""
         self._has_workers = True
         self._wake()
 
