@@ -68,6 +68,12 @@ BENCHMARKS: tuple[Benchmark, ...] = (
 #: Load for each core from which on the figures are doubtful.
 _BUSY = 0.3
 _RESULTS = Path(__file__).resolve().parent / "results"
+#: Columns where no terminal says how many there are: no table has more.
+_WIDE = 1000
+
+
+def _console() -> Console:
+    return Console(width=None if sys.stdout.isatty() else _WIDE)
 
 
 def _options() -> tuple[list[Benchmark], Options, Path]:
@@ -84,7 +90,7 @@ def _options() -> tuple[list[Benchmark], Options, Path]:
     if unknown:
         parser.error(f"{', '.join(unknown)}: no such benchmark; there are {', '.join(known)}")
     usual = Options(seconds=0.5, rounds=3) if arguments.quick else Options()
-    console = Console()
+    console = _console()
     options = Options(
         seconds=arguments.seconds or usual.seconds,
         rounds=arguments.rounds or usual.rounds,
@@ -98,7 +104,7 @@ def _main() -> int:
     # As an exception, so that the processes that were started are killed on the way out.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     chosen, options, folder = _options()
-    console = Console()
+    console = _console()
     failed = 0
     load = os.getloadavg()[0]
     if load > _BUSY * len(os.sched_getaffinity(0)):
