@@ -16,7 +16,7 @@ from rpcmq.core.router.router import Router
 from rpcmq.errors import ConfigError
 from rpcmq.server.authorized_keys import AUTHORIZED, ROUTER_KEY, AuthorizedKeys
 from rpcmq.server.mesh_secret import MESH_SECRET, read_mesh_secret
-from rpcmq.server.queue_key import authorized_queue_server, queue_server_key
+from rpcmq.server.queue_key import authorized_queue_server, queue_server_keys
 from rpcmq.transport.curve import Curve, check_libzmq
 from rpcmq.transport.gevent_shell import GeventShell
 from rpcmq.transport.key_files import check_folder, read_key_file
@@ -29,12 +29,15 @@ _DOMAIN = "router"
 LOOK = 1.0
 
 
-def _secrets(folder: str, own: str) -> tuple[bytes, ...]:
+def _mesh_secret(folder: str) -> str:
+    """Return the secret of the mesh; empty: there is none."""
+    path = os.path.join(folder, MESH_SECRET)
+    return read_mesh_secret(path) if os.path.exists(path) else ""
+
+
+def _secrets(mesh: str, own: str) -> tuple[bytes, ...]:
     """Return the secrets that sign the origins of links: that of the mesh, if there is one, and the router's own."""
-    known = [own]
-    if os.path.exists(path := os.path.join(folder, MESH_SECRET)):
-        known.insert(0, read_mesh_secret(path))
-    return tuple(blake2b(secret.encode(), person=b"rpcmq handles").digest() for secret in known)
+    return tuple(blake2b(secret.encode(), person=b"rpcmq handles").digest() for secret in (mesh, own) if secret)
 
 
 class KeyAuthenticator:
@@ -46,7 +49,7 @@ class KeyAuthenticator:
         has_queues: whether the router has a queue server, whose key is in no file.
 
     Attributes:
-        queue_key: the key of the queue server, which is the same in each life of the router; None: there is none.
+        queue_keys: of queue servers, the first that of the router's own one; empty: there are none.
 
     Raises:
         ConfigError: libzmq is too old, or a file is missing, wrong or too open.
@@ -58,8 +61,10 @@ class KeyAuthenticator:
             check_folder(directory)
         own = read_key_file(os.path.join(folder, ROUTER_KEY), client=False)
         self.curve = Curve(own.public, own.secret, domain=_DOMAIN)
-        self._secrets = _secrets(folder, own.secret)
-        self.queue_key = queue_server_key(own) if has_queues else None
+        mesh_secret = _mesh_secret(folder)
+        self._secrets = _secrets(mesh_secret, own.secret)
+        # Those of other routers of the mesh may come here when these have died.
+        self.queue_keys = queue_server_keys(own, mesh_secret) if has_queues or mesh_secret else ()
         self.keys = AuthorizedKeys(os.path.join(folder, AUTHORIZED))
         problems = self.keys.read()
         if problems:
@@ -81,8 +86,7 @@ class KeyAuthenticator:
 
     def _valid(self) -> list[Key]:
         """Return all keys that may connect."""
-        own = [] if self.queue_key is None else [authorized_queue_server(self.queue_key)]
-        return [*self.keys.valid.values(), *own]
+        return [*self.keys.valid.values(), *map(authorized_queue_server, self.queue_keys)]
 
     def start(self, wake: Callable[[], None]) -> None:
         """Scan the folder periodically; ``wake`` makes the router's shell act on changes."""
@@ -123,7 +127,7 @@ class KeyAuthenticator:
             self._wake()
 
     def _decide(self, public: str, address: str) -> str:
-        if self.queue_key is not None and public == self.queue_key.public:
+        if any(public == key.public for key in self.queue_keys):
             return ""
         problem = self.keys.refusal_reason(public)
         if problem and self._router is not None:

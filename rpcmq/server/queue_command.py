@@ -88,5 +88,5 @@ def start_queue_server(config: RouterConfig, router: EmbeddedRouter, cores: Set[
     """Start the queue server of ``router`` on ``cores``; None: it has none."""
     if not config.queue.has_server:
         return None
-    key = router.key_authenticator.queue_key if router.key_authenticator is not None else None
+    key = router.key_authenticator.queue_keys[0] if router.key_authenticator is not None else None
     return QueueProcess(queue_server(config, router.url, router.settings.router_name, key), cores)

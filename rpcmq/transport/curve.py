@@ -59,9 +59,9 @@ def new_pair() -> tuple[str, str]:
     return public.decode(), secret.decode()
 
 
-def derived_pair(secret: str, purpose: bytes) -> tuple[str, str]:
-    """The key pair that follows from another one's ``secret`` for a ``purpose`` of at most 16 bytes: public, secret."""
-    seed = blake2b(z85.decode(secret.encode()), digest_size=32, person=purpose).digest()
+def derived_pair(secret: bytes, purpose: bytes) -> tuple[str, str]:
+    """The key pair that follows from ``secret`` for a ``purpose`` of at most 16 bytes: public, secret."""
+    seed = blake2b(secret, digest_size=32, person=purpose).digest()
     derived = z85.encode(seed).decode()
     return public_of(derived), derived
 

@@ -14,7 +14,7 @@ from rpcmq.core.router.rights import MESH_VERB
 from rpcmq.errors import ConfigError, NotInstalled
 from rpcmq.server.metrics import metrics_text
 from rpcmq.server.queue_command import check_queues, queue_server, reachable_url
-from rpcmq.server.queue_key import authorized_queue_server, queue_server_key
+from rpcmq.server.queue_key import authorized_queue_server, queue_server_keys
 from rpcmq.store.location import STORE_VARIABLE, is_database, shown
 from rpcmq.transport.curve import derived_pair, new_pair, public_of
 from rpcmq.transport.key_files import KeyFile
@@ -127,11 +127,18 @@ def router_pair() -> KeyFile:
 
 def test_its_key_is_the_same_in_each_life_of_the_router_and_another_for_each_router() -> None:
     router = router_pair()
-    key = queue_server_key(router)
-    assert queue_server_key(router) == key and queue_server_key(router_pair()) != key
+    (key,) = queue_server_keys(router)
+    assert queue_server_keys(router) == (key,) and queue_server_keys(router_pair()) != (key,)
     assert public_of(key.secret) == key.public != router.public and key.router == router.public
-    assert derived_pair(router.secret, b"another purpose")[0] != key.public
+    assert derived_pair(router.secret.encode(), b"another purpose")[0] != key.public
     assert key.secret not in repr(key)
+
+
+def test_in_a_mesh_its_key_is_the_same_at_each_router_and_follows_from_nothing_but_the_secret() -> None:
+    router, other = router_pair(), router_pair()
+    own, alone = queue_server_keys(router, "secret")
+    assert own.public == queue_server_keys(other, "secret")[0].public != queue_server_keys(router, "other")[0].public
+    assert (alone,) == queue_server_keys(router) and own.router == alone.router == router.public
 
 
 @pytest.mark.parametrize(
@@ -139,8 +146,12 @@ def test_its_key_is_the_same_in_each_life_of_the_router_and_another_for_each_rou
     [
         ("serve", "rpcmq.queue", "billing.router-1", True),
         ("serve", "rpcmq.queue", "rpcmq.queues", True),
-        ("call", "rpcmq.queue", "billing.router-2", True),
-        ("serve", "rpcmq.queue.admin", "look", True),
+        ("call", "rpcmq.queue", "billing.router-2", False),
+        ("serve", "rpcmq.queue.admin", "look.router-1", True),
+        ("serve", "rpcmq.queue.admin", "other.router-1", False),
+        ("call", "rpcmq.queue.admin", "change.router-1", False),
+        ("fanout", "rpcmq.queue.admin", "settings", True),
+        ("fanout", "rpcmq.queue.admin", "change", False),
         ("call", "rpcmq.work", "billing", True),
         ("serve", "rpcmq.work", "billing", False),
         ("call", "", "billing", False),
@@ -150,7 +161,7 @@ def test_its_key_is_the_same_in_each_life_of_the_router_and_another_for_each_rou
     ],
 )
 def test_its_rights(verb: str, exchange: str, topic: str, is_allowed: bool) -> None:
-    key = authorized_queue_server(queue_server_key(router_pair()))
+    key = authorized_queue_server(queue_server_keys(router_pair())[0])
     assert any(right.allows(verb, exchange, topic) for right in key.rights) == is_allowed
 
 
