@@ -72,13 +72,14 @@ class QueueVerbs(BaseClient):
         expires: float = 0.0,
         key: str | None = None,
         keep_result: float = 0.0,
+        uniques: Sequence[str | None] | None = None,
         timeout: float | None = None,
     ) -> list[Receipt]:
         """Put items at once, with one sync of the disk for all. See :meth:`rpcmq.Client.put_many`."""
         options = PutOptions(None, delay, priority, expires, key, keep_result)
         caller = self.caller
         seconds = self.put_seconds(timeout)
-        steps = self._offers.many(caller.bridge.process, ctx, queue, msgs, ids, options, seconds)
+        steps = self._offers.many(caller.bridge.process, ctx, queue, msgs, ids, uniques, options, seconds)
         return [Receipt.of(place, self) for place in await self.take_steps(steps)]
 
     def receipt(self, receipt: ItemPlace | str) -> Receipt:

@@ -269,6 +269,8 @@ class Incoming(NamedTuple):
     #: Of its items runs one at a time; empty: no matter.
     series: bytes
     message: bytes
+    #: While an item with the same unique key waits it is not put, and is taken away; empty: no matter.
+    unique: bytes = b""
 
 
 class Position(NamedTuple):

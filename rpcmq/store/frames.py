@@ -75,7 +75,7 @@ _LAYOUTS: dict[int, tuple[Callable[..., Any], str]] = {
     ord("n"): (Note, "sb"),
     ord("s"): (Stored, "PLiibMbb"),
     ord("x"): (Damaged, "PLi"),
-    ord("i"): (Incoming, "iLiiibMbbb"),
+    ord("i"): (Incoming, "iLiiibMbbbb"),
 }
 _LETTERS = {each: bytes([letter]) for letter, (each, _) in _LAYOUTS.items()}
 _FIELDS = dict(_LAYOUTS.values())

@@ -191,6 +191,7 @@ class MemoryStore:
                 self.incoming.pop(put.incoming, None)
             return verdict
         if put.unique and (put.lane.queue, put.unique) in self._uniques:
+            self.incoming.pop(put.incoming, None)
             return Verdict(is_known=True)
         if put.id:
             self._ids[put.lane.queue, put.id] = put.digest

@@ -19,7 +19,7 @@ __all__ = ["IncomingTable"]
 
 #: The place from which it looks is so old at the least, and it looks from the first one so often (seconds).
 _SETTLED = 10.0
-_COLUMNS = "place, queue, priority, at, due, expires, id, producer, counter, digest, series, message"
+_COLUMNS = "place, queue, priority, at, due, expires, id, producer, counter, digest, series, message, unique_key"
 
 
 class IncomingTable:
@@ -36,9 +36,9 @@ class IncomingTable:
         query = f"SELECT {_COLUMNS} FROM rpcmq.incoming WHERE place > %s ORDER BY place LIMIT %s"
         found: list[Incoming] = []
         for row in self._connection.execute(query, (self._begin(), most)):
-            place, queue, priority, at, due, expires, id, producer, counter, digest, series, message = row
+            place, queue, priority, at, due, expires, id, producer, counter, digest, series, message, unique = row
             lane, maker = Lane(queue, priority), Maker(producer, counter)
-            found.append(Incoming(place, lane, at, due, expires, id, maker, digest, series, message))
+            found.append(Incoming(place, lane, at, due, expires, id, maker, digest, series, message, unique))
             most_bytes -= len(message)
             if most_bytes <= 0:
                 break

@@ -9,7 +9,7 @@ from rpcmq.store.contract import StoreError
 __all__ = ["SCHEMA_VERSION", "prepare"]
 
 #: Grows with each change of the tables.
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 #: Whoever makes the tables has this lock, or two routers that start would both make them.
 _MAKING = 0x72706D7100000001
 _ITEM = """
@@ -28,6 +28,9 @@ CREATE TABLE rpcmq.incoming (
     CHECK (octet_length(id) <= 255 AND octet_length(series) <= 255)
 );
 CREATE INDEX ON rpcmq.incoming (queue, id) WHERE id <> '';
+"""
+_UNIQUE_KEY = """
+ALTER TABLE rpcmq.incoming ADD COLUMN unique_key BYTEA NOT NULL DEFAULT '' CHECK (octet_length(unique_key) <= 255);
 """
 _RESULTS = """
 CREATE TABLE rpcmq.results (
@@ -65,10 +68,11 @@ CREATE INDEX ON rpcmq.dead (owner, queue, place);
 CREATE TABLE rpcmq.notes (owner INTEGER NOT NULL REFERENCES rpcmq.owners, name TEXT NOT NULL, value BYTEA NOT NULL,
     PRIMARY KEY (owner, name));
 {_INCOMING}
+{_UNIQUE_KEY}
 {_RESULTS}
 """
 #: By the version that each makes, of the one before.
-_UPGRADES = {2: _INCOMING, 3: _RESULTS}
+_UPGRADES = {2: _INCOMING, 3: _RESULTS, 4: _UNIQUE_KEY}
 
 
 def prepare(connection: psycopg.Connection[tuple[object, ...]]) -> None:

@@ -61,6 +61,16 @@ def test_many_items_are_put_at_once(client, work):
     assert client.put_many(None, "billing", []) == []
 
 
+def test_of_many_items_those_are_put_whose_unique_keys_are_free(client, work):
+    client.put(None, "billing", charge(0), unique="a")
+    receipts = client.put_many(None, "billing", [charge(n) for n in range(1, 5)], uniques=["a", "b", "b", None])
+    assert [receipt.is_new for receipt in receipts] == [False, True, False, True]
+    billing = Billing()
+    work(billing)
+    eventually(lambda: len(billing.charged) == 3)
+    assert sorted(billing.charged) == [0, 2, 4]
+
+
 def test_the_same_id_puts_nothing_again(client, work):
     billing = Billing()
     first = client.put(None, "billing", charge(1), id="a")

@@ -59,3 +59,5 @@ def test_wrong_items_are_refused(client):
         client.put_many(None, "billing", [charge(1), charge(2)], ids=["a", "a"])
     with pytest.raises(UsageError, match="10000 items at a time, not 10001"):
         client.put_many(None, "billing", [charge(1)] * 10_001)
+    with pytest.raises(UsageError, match="uniques must be one for each of the 2 items, not 'ab'"):
+        client.put_many(None, "billing", [charge(1), charge(2)], uniques="ab")

@@ -43,7 +43,9 @@ def write(session: Session, message: bytes, id: bytes = b"", digest: bytes = b""
 
 
 def put(item: Incoming) -> Put:
-    return Put(item.lane, item.message, item.at, item.due, item.id, item.maker, item.digest, item.place)
+    return Put(
+        item.lane, item.message, item.at, item.due, item.id, item.maker, item.digest, item.place, item.unique
+    )  # fmt: skip
 
 
 def bodies(store: PostgresStore) -> list[bytes]:
@@ -60,6 +62,17 @@ def test_what_is_committed_comes_in_and_is_put_once(store: PostgresStore, sessio
     assert store.apply([put(each) for each in found]) == [Verdict(1), Verdict(2)]
     assert store.apply([put(each) for each in found]) == [KNOWN, KNOWN]
     assert store.read_incoming(*MANY) == [] and bodies(store) == [b"one", b"two"]
+
+
+def test_one_whose_unique_key_is_taken_is_taken_away_and_not_put(store: PostgresStore, session: Session) -> None:
+    for message in (b"one", b"two"):
+        write(session, message)
+    session.execute("UPDATE rpcmq.incoming SET unique_key = 'u'")
+    session.commit()
+    found = store.read_incoming(*MANY)
+    assert [each.unique for each in found] == [b"u", b"u"]
+    assert store.apply([put(each) for each in found]) == [Verdict(1), KNOWN]
+    assert store.read_incoming(*MANY) == [] and bodies(store) == [b"one"]
 
 
 def test_what_is_rolled_back_never_comes_in(store: PostgresStore, session: Session) -> None:
@@ -153,5 +166,5 @@ def test_tables_of_the_first_version_are_upgraded(database: str) -> None:
         store = PostgresStore(database, "a")
         write(connection, b"one")
         assert len(store.read_incoming(*MANY)) == 1
-        assert connection.execute("SELECT version FROM rpcmq.version").fetchone() == (3,)
+        assert connection.execute("SELECT version FROM rpcmq.version").fetchone() == (4,)
     store.close()

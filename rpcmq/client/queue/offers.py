@@ -34,15 +34,20 @@ class Offers:
 
     def many(
         self, process: Process, ctx: Any, queue: str, msgs: Sequence[Mapping[str, Any]], ids: Sequence[str] | None,
-        options: PutOptions, seconds: float,
+        uniques: Sequence[str | None] | None, options: PutOptions, seconds: float,
     ) -> Steps[list[ItemPlace]]:  # fmt: skip
         """Put items; see :meth:`rpcmq.Client.put_many`."""
         if len(msgs) > MOST_ITEMS:
             raise UsageError(f"put_many takes {MOST_ITEMS} items at a time, not {len(msgs)}: put them in parts")
         if ids is not None and (len(ids) != len(msgs) or len(set(ids)) != len(ids)):
             raise UsageError(f"ids must be one for each of the {len(msgs)} items, and differ, not {short_repr(ids)}")
+        if uniques is not None and (isinstance(uniques, str) or len(uniques) != len(msgs)):
+            raise UsageError(f"uniques must be one for each of the {len(msgs)} items, not {short_repr(uniques)}")
         producer = self._producer_for(process)
         all_options = [options] * len(msgs) if ids is None else [options.with_id(id) for id in ids]
+        if uniques is not None:
+            pairs = zip(all_options, uniques, strict=True)
+            all_options = [each.with_unique(unique) for each, unique in pairs]
         records = [producer.record(ctx, msg, each) for msg, each in zip(msgs, all_options, strict=True)]
         if not records:
             return []

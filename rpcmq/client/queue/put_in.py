@@ -22,9 +22,10 @@ from rpcmq.payload.bounded_text import short_repr
 __all__ = ["put_in"]
 
 _INSERT = """
-INSERT INTO rpcmq.incoming (queue, priority, at, due, expires, id, producer, counter, digest, series, message)
+INSERT INTO rpcmq.incoming
+    (queue, priority, at, due, expires, id, producer, counter, digest, series, message, unique_key)
 SELECT ?::text, ?::smallint, ?::bigint, ?::bigint, ?::bigint, ?::bytea, ?::bigint, ?::bigint, ?::bytea, ?::bytea,
-    ?::bytea
+    ?::bytea, ?::bytea
 """
 _UNLESS_KNOWN = """
 WHERE NOT EXISTS (SELECT FROM rpcmq.ids WHERE queue = ? AND id = ?)
@@ -48,6 +49,8 @@ def put_in(
     priority: int = 0,
     expires: float = 0.0,
     key: str | None = None,
+    keep_result: float = 0.0,
+    unique: str | None = None,
     codec: Codec | None = None,
 ) -> str:
     """Put an item within the transaction of ``connection``: it is in its queue once that is committed, and only then.
@@ -58,6 +61,9 @@ def put_in(
     Args:
         connection: of psycopg or psycopg2, to PostgreSQL, that does not commit each statement alone.
         ctx, queue, msg, id, delay, priority, expires, key: as for :meth:`rpcmq.Client.put`.
+        keep_result: refused: whoever puts by a transaction has no receipt to ask for a result with.
+        unique: as there; that an item with the same text waits is found out when this one is taken up, after the
+            commit, and then it is dropped.
         codec: encodes the message; default: as the environment says (``RPCMQ_FORMAT`` and its kin).
 
     Returns:
@@ -69,6 +75,11 @@ def put_in(
         PayloadError: the message cannot be encoded.
     """
     check_queue(queue)
+    if keep_result:
+        raise UsageError(
+            "put_in() keeps no result, because it has no receipt to ask for one with: have the method write what is "
+            "wanted into a table, or put with rpcmq.rpc.put(keep_result=...) after the commit"
+        )
     database = dialect_of(connection)
     if database.marker != "%s":
         raise UsageError(
@@ -79,14 +90,14 @@ def put_in(
             f"put_in() needs a transaction, and this connection commits each statement alone ({setting}): connect "
             "without that, or begin a transaction on it before"
         )
-    record = record_of(codec or _default_codec(), ctx, msg, PutOptions(id, delay, priority, expires, key))
+    record = record_of(codec or _default_codec(), ctx, msg, PutOptions(id, delay, priority, expires, key, 0.0, unique))
     at = int(time.time() * 1000)
     # It is not counted, so that no process has to remember anything: of so many bits no two are the same.
     producer, counter = (0, 0) if record.id else (randbits(63), randbits(63))
     message = Message(record.method.encode(), record.format, record.body).to_bytes()
     values = (
         queue, priority, at, _after(at, delay), _after(at, expires), record.id, producer, counter, record.digest,
-        record.key, message,
+        record.key, message, record.unique,
     )  # fmt: skip
     try:
         if not record.id:

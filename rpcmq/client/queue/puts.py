@@ -69,6 +69,10 @@ class PutOptions:
         """These options for the item ``id``."""
         return replace(self, id=id)
 
+    def with_unique(self, unique: str | None) -> PutOptions:
+        """These options for an item with that unique key."""
+        return replace(self, unique=unique)
+
 
 class Producer:
     """Puts the items of one client.

@@ -91,6 +91,7 @@ class QueueVerbs(BaseClient):
         expires: float = 0.0,
         key: str | None = None,
         keep_result: float = 0.0,
+        uniques: Sequence[str | None] | None = None,
         timeout: float | None = None,
     ) -> list[Receipt]:
         """Put items at once, all or none, with one sync of the disk for all.
@@ -98,6 +99,8 @@ class QueueVerbs(BaseClient):
         Args:
             msgs: one for each item, 10,000 at the most.
             ids: one for each item; default: none.
+            uniques: as ``unique`` of :meth:`put`, one for each item; None: no matter. Of those of one put with the same
+                text the first is put.
             ctx, queue, delay, priority, expires, key, keep_result, timeout: as for :meth:`put`, for all of them.
 
         Returns:
@@ -108,7 +111,7 @@ class QueueVerbs(BaseClient):
             PutUnknown, AccessDenied, PayloadError, RouterUnreachable, UsageError: as for :meth:`put`.
         """
         options = PutOptions(None, delay, priority, expires, key, keep_result)
-        steps = self._offers.many(self.process, ctx, queue, msgs, ids, options, self.put_seconds(timeout))
+        steps = self._offers.many(self.process, ctx, queue, msgs, ids, uniques, options, self.put_seconds(timeout))
         return [Receipt.of(place, self) for place in take(steps, self._call_queue)]
 
     def receipt(self, receipt: ItemPlace | str) -> Receipt:

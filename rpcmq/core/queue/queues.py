@@ -219,7 +219,7 @@ class Queues:
             news = [
                 NewItem(
                     item.message, item.digest, item.id, item.maker, item.lane.priority, item.due, item.expires,
-                    item.series, item.at, item.place,
+                    item.series, item.at, item.place, unique=item.unique,
                 )
                 for item in items
             ]  # fmt: skip

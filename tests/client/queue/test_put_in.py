@@ -57,6 +57,18 @@ def test_an_item_is_there_with_the_commit_and_only_then(connection: Any, store: 
     assert take_up(store) == []
 
 
+def test_an_item_takes_its_unique_key_along(connection: Any, store: PostgresStore) -> None:
+    rpcmq.put_in(connection, None, "billing", MESSAGE, unique="refresh-7")
+    connection.commit()
+    (item,) = take_up(store)
+    assert item.unique == b"refresh-7"
+
+
+def test_a_result_cannot_be_kept_for_want_of_a_receipt(connection: Any) -> None:
+    with pytest.raises(UsageError, match=r"put_in\(\) keeps no result, because it has no receipt to ask for one with"):
+        rpcmq.put_in(connection, None, "billing", MESSAGE, keep_result=60)
+
+
 def test_a_rollback_puts_nothing(connection: Any, store: PostgresStore) -> None:
     rpcmq.put_in(connection, None, "billing", MESSAGE)
     connection.rollback()

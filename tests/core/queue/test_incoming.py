@@ -9,8 +9,10 @@ from tests.core.queue.virtual_store import World
 LANE = Lane("billing", 0)
 
 
-def incoming(place: int, message: bytes, id: bytes = b"", digest: bytes = b"", due: int = 0, at: int = 5) -> Incoming:
-    return Incoming(place, LANE, at, due, 0, id, Maker(9, place), digest, b"", message)
+def incoming(
+    place: int, message: bytes, id: bytes = b"", digest: bytes = b"", due: int = 0, at: int = 5, unique: bytes = b""
+) -> Incoming:
+    return Incoming(place, LANE, at, due, 0, id, Maker(9, place), digest, b"", message, unique)
 
 
 def test_what_comes_in_is_put_soon() -> None:
@@ -45,6 +47,16 @@ def test_an_id_is_put_once_and_one_of_other_content_is_dead() -> None:
     assert isinstance(dead, Stored)
     assert dead.id == b"i" and dead.body.endswith(b"b")
     assert "another content" in Story.from_bytes(dead.state).endings[0].text
+
+
+def test_while_an_item_with_the_unique_key_waits_another_one_is_dropped() -> None:
+    world = World(has_incoming=True)
+    world.store.incoming |= {place: incoming(place, b"%d" % place, unique=b"u") for place in (1, 2)}
+    world.advance(0.3)
+    assert world.take_all() == [b"1"] and world.store.incoming == {}
+    world.store.incoming[3] = incoming(3, b"3", unique=b"u")
+    world.advance(0.3)
+    assert world.take_all() == [b"3"]  # a worker has had the first one
 
 
 def test_a_router_that_dies_while_it_takes_them_up_puts_each_once() -> None:
