@@ -20,7 +20,7 @@ from rpcmq.store.memory import MemoryStore
 from rpcmq.store.sqlite import SqliteStore
 from rpcmq.store.sqlite_file import abandon
 from tests.store.crash_disk import CrashDisk
-from tests.store.random_changes import RandomChanges, content_of, differences
+from tests.store.random_changes import Content, RandomChanges, content_of, differences
 
 __all__ = ["Broken", "points_of"]
 
@@ -61,7 +61,7 @@ class _Trial:
                     raise Broken(f"wrong answers: {verdicts}")
         self._disk.cut_at = 0
         self._disk.fail_at.clear()
-        self._compare()
+        self._compare(content_of(self._model))
 
     def close(self) -> None:
         """Let go of the disk, which must work for that."""
@@ -100,16 +100,16 @@ class _Trial:
 
     def _after_failure(self, changes: list[Change]) -> None:
         """The batch is there, or is not; done once more, as the contract has it, it is there once."""
-        former, self._model = self._model, self._model.copy()
+        before, self._model = self._model, self._model.copy()
         self._model.apply(changes)
+        wanted = content_of(self._model)
         is_open = False
         while not is_open:
             self._mend_disk()
             self._store = self._open()
             try:
                 found = content_of(self._store)
-                if found not in (content_of(former), content_of(self._model)):
-                    was, wanted = content_of(former), content_of(self._model)
+                if found != wanted and found != (was := content_of(before)):
                     raise Broken(
                         f"neither before:\n{differences(found, was)}\nnor after:\n{differences(found, wanted)}"
                     )
@@ -117,10 +117,10 @@ class _Trial:
                 is_open = True
             except (StoreFailed, apsw.Error):
                 continue
-        self._compare()
+        self._compare(wanted)
 
-    def _compare(self) -> None:
-        found, wanted = content_of(self._store), content_of(self._model)
+    def _compare(self, wanted: Content) -> None:
+        found = content_of(self._store)
         if found != wanted:
             raise Broken(differences(found, wanted))
         counted, expected = self._store.recount(), replace(self._model.recount(), epoch=self._store.recovered.epoch)

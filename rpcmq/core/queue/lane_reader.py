@@ -83,6 +83,11 @@ class LaneReader:
             self._read_ahead()
         return self.items[0] if self.items else None
 
+    @property
+    def is_at_end(self) -> bool:
+        """Whether there is nothing more, now."""
+        return not (self.items or self._has_more or self._is_reading)
+
     def pop(self) -> None:
         """The head was taken."""
         item = self.items.popleft()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import insort
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
@@ -14,6 +15,8 @@ __all__ = ["HORIZON", "Lanes"]
 
 #: Numbers of a lane up to which items may be given, without saying so to the store first.
 _AHEAD = 1000
+#: Items that are set aside, at the most: more wait in their lane, with all that is behind them.
+_MOST_ASIDE = 1000
 #: The name of a lane's horizon in the store begins with this.
 HORIZON = "horizon"
 
@@ -82,17 +85,33 @@ class Lanes:
     def pop(self, now: float) -> Stored | Damaged | None:
         """Remove and return the item whose turn it is; None: there is none, or it is still being read."""
         is_over = now >= self.doubt_until
+        if not is_over and sum(len(lane.aside) for lane in self._lanes.values()) >= _MOST_ASIDE:
+            return None
         for priority, lane in self._lanes.items():
             if is_over and lane.due:
                 return lane.due.popleft()
-            if is_over and lane.doubtful is not None and (item := lane.doubtful.head) is not None:
-                lane.doubtful.pop()
-                return item
+            if is_over and lane.doubtful is not None:
+                if (item := lane.doubtful.head) is not None:
+                    lane.doubtful.pop()
+                    return item
+                if not lane.doubtful.is_at_end:
+                    continue  # what is still being read comes before the others
+            if is_over and lane.aside:
+                return lane.aside.pop(0)
             item = lane.reader.head
             if item is not None and self._may_be_given(priority, lane, item.number):
                 lane.reader.pop()
                 return item
         return None
+
+    def set_aside(self, item: Stored) -> None:
+        """Its turn came while workers may still run what was given in a former life: it waits for the end of that."""
+        insort(self._lane(item.lane).aside, item, key=lambda each: each.number)
+
+    @property
+    def aside(self) -> Iterator[Stored]:
+        """The items that were set aside."""
+        return chain.from_iterable(lane.aside for lane in self._lanes.values())
 
     def _may_be_given(self, priority: int, lane: _Lane, number: int) -> bool:
         """Whether the store knows that ``number`` may have been given; it is told in time, for many at once."""
@@ -135,12 +154,13 @@ class Lanes:
                 lane.doubtful.discard(numbers)
             found += [item for item in lane.due if item.number in numbers]
             lane.due = deque(item for item in lane.due if item.number not in numbers)
+            lane.aside = [item for item in lane.aside if item.number not in numbers]
         return found
 
     def heads(self) -> Iterator[Stored]:
         """The items of each lane that were read and are next; more is read where nothing was."""
         for lane in self._lanes.values():
-            rows = (lane.due, lane.doubtful.items if lane.doubtful is not None else (), lane.reader.items)
+            rows = (lane.due, lane.doubtful.items if lane.doubtful is not None else (), lane.aside, lane.reader.items)
             first = next((each for each in chain(*rows) if isinstance(each, Stored)), None)
             if first is not None:
                 yield first
@@ -159,6 +179,8 @@ class _Lane:
         self.former = horizon
         #: Items that are due.
         self.due: deque[Stored] = deque()
+        #: Items that wait until nothing of a former life runs any more, by their numbers.
+        self.aside: list[Stored] = []
 
     def reader_of(self, number: int) -> LaneReader:
         """The reader that comes to the new item ``number``.

@@ -74,6 +74,15 @@ class Policy:
         """Seconds until an item that has failed so often is tried again."""
         return float(min(self.backoff_most, self.backoff * self.backoff_factor ** min(failures - 1, 64)))
 
+    def gives_up(self, outcome: str, failures: int, losses: int) -> bool:
+        """Whether an item is dead whose last attempt ended as ``outcome`` says, after so many failures and losses."""
+        return (
+            outcome == "rejected"
+            or failures >= self.attempts
+            or losses >= self.losses
+            or (outcome == "lost" and self.on_lost == "park")
+        )
+
     def to_bytes(self) -> bytes:
         """The policy as the store keeps it."""
         return json.dumps(asdict(self)).encode()

@@ -291,6 +291,6 @@ class Queues:
         return min(deadline, self._now + max(0.0, (self._next_due - self._wall(self._now)) / 1000))
 
     def close(self) -> None:
-        """The router ends in order: no worker has an item any more, unless one is left."""
-        if not any(queue.running for queue in self._queues.values()):
+        """The router ends in order: no worker has an item any more, unless one is left, or is lost with a series."""
+        if not any(queue.running or queue.waits_for_lost for queue in self._queues.values()):
             self._store.apply([Note(CLEAN, b"1")], lambda verdicts: None)

@@ -99,6 +99,11 @@ class WorkQueue:
         tally = self.tally
         return max(0, tally.items - tally.later - tally.ending - len(self._given))
 
+    @property
+    def waits_for_lost(self) -> bool:
+        """Whether nothing of a series is given because a worker that is lost may still run one of its items."""
+        return self._series.next_end < inf
+
     def is_over_rate(self, now: float) -> bool:
         """Whether the next item waits for its turn by the setting ``rate``."""
         return now < self._next_token
@@ -176,6 +181,7 @@ class WorkQueue:
             return None
         if self._store.waits_for or now < self._next_token:
             return None
+        self._released.extend(self._series.over(now))
         if (found := self._next(now)) is None:
             return None
         item, envelope = found
@@ -186,8 +192,8 @@ class WorkQueue:
         return self._give(now, item, envelope)
 
     def _next(self, now: float) -> tuple[Stored, Envelope] | None:
-        while (is_next := bool(self._released)) or not self._series.is_full:
-            item = self._released.popleft() if is_next else self._lanes.pop(now)
+        while self._released or not self._series.is_full:
+            item = self._released.popleft() if self._released else self._lanes.pop(now)
             if item is None:
                 return None
             if isinstance(item, Damaged):
@@ -205,8 +211,11 @@ class WorkQueue:
             if envelope.expires and self._wall(now) >= envelope.expires:
                 ending = Ending(self._wall(now), "", "expired", "nobody wanted it any more")
                 self._bury(item, ending.at, Story.from_bytes(item.state).with_ending(ending), envelope.unique or None)
+            elif envelope.series and now < self._lanes.doubt_until:
+                # Nobody knows of which series an item runs since the former life.
+                self._lanes.set_aside(item)
             elif envelope.series and envelope.series in self._series:
-                self._series.wait(envelope.series, item, is_next)
+                self._series.wait(envelope.series, item)
             else:
                 return item, envelope
         return None
@@ -226,7 +235,8 @@ class WorkQueue:
 
     def next_deadline(self, now: float) -> float:
         """The time at which there may be something to take because time has passed (monotonic seconds)."""
-        return min((each for each in (self._next_token, self._lanes.doubt_until) if each > now), default=inf)
+        times = (self._next_token, self._lanes.doubt_until, self._series.next_end)
+        return min((each for each in times if each > now), default=inf)
 
     # --- items that are taken away ---------------------------------------------------------
 
@@ -238,7 +248,7 @@ class WorkQueue:
     @property
     def in_memory(self) -> Iterator[Stored]:
         """The items that are ready and come before those that are still in the store only."""
-        return chain(self._released, self._series.waiting, self._lanes.due)
+        return chain(self._released, self._series.waiting, self._lanes.due, self._lanes.aside)
 
     def hold(self, now: float, keys: Iterable[Key]) -> set[Key]:
         """Give none of these items until :meth:`let_go`; return those of which that is sure.
@@ -318,13 +328,14 @@ class WorkQueue:
 
     def lost(self, now: float, fence: tuple[int, int], worker: str, text: str) -> bool:
         """Nobody knows whether the item runs, or has run: its worker is lost."""
-        # That worker may go on until its lease is over, by its own clock.
+        # That worker may go on until its lease is over, by its own clock. Nothing else of its series runs till then.
+        if fence in self._given:
+            self._series.lost(self._given[fence].series, now + self._policy.lease)
         return self._comes_back(now, fence, Ending(self._wall(now), worker, "lost", text), self._policy.lease)
 
     def not_begun(self, fence: tuple[int, int]) -> bool:
         """The item was not begun: it is among the next ones again, and nothing has been tried."""
-        given = self._given.pop(fence, None)
-        if given is None:
+        if (given := self._given.pop(fence, None)) is None:
             return False
         # Many may come back at once, in any order.
         self._released = deque(
@@ -334,8 +345,7 @@ class WorkQueue:
         return True
 
     def _comes_back(self, now: float, fence: tuple[int, int], ending: Ending, again: float | None) -> bool:
-        given = self._given.pop(fence, None)
-        if given is None:
+        if (given := self._given.pop(fence, None)) is None:
             self.counters["too late"] += 1
             return False
         self.counters[ending.outcome] += 1
@@ -346,17 +356,10 @@ class WorkQueue:
     def _end(self, now: float, item: Stored, ending: Ending, again: float | None = None) -> None:
         """The attempt, or the item, has ended as ``ending`` says: it is dead, or tried again."""
         story = Story.from_bytes(item.state).with_ending(ending)
-        policy = self._policy
-        is_dead = (
-            ending.outcome == "rejected"
-            or story.failures >= policy.attempts
-            or story.losses >= policy.losses
-            or (ending.outcome == "lost" and policy.on_lost == "park")
-        )
-        if is_dead:
+        if self._policy.gives_up(ending.outcome, story.failures, story.losses):
             self._bury(item, ending.at, story)
             return
-        delay = policy.delay(story.failures) if again is None else again
+        delay = self._policy.delay(story.failures) if again is None else again
         change = Postpone(item.lane, item.number, ending.at + max(1, int(delay * 1000)), story.to_bytes())
 
         def postponed(verdicts: list[Verdict]) -> None:
@@ -389,10 +392,8 @@ class WorkQueue:
 
     def _free(self, given: Given) -> None:
         """A worker, and the item's series, are free for another one."""
-        if given.series:
-            following = self._series.end(given.series)
-            if following is not None:
-                self._released.append(following)
+        if given.series and (following := self._series.end(given.series)) is not None:
+            self._released.append(following)
         self.on_ready()
 
     #: Called when an item was postponed.

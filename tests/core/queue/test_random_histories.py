@@ -1,4 +1,7 @@
-"""Random histories of a queue: each accepted item ends once, whoever dies, and none runs twice at a time."""
+"""Random histories of a queue: each accepted item ends once, whoever dies, and none runs twice at a time.
+
+Of a series one runs at a time, too, and they are begun in the order of their numbers.
+"""
 
 from __future__ import annotations
 
@@ -32,6 +35,12 @@ class _History:
         self._running: list[Given] = []
         #: Messages that a worker of a former life of the router may still run, and until when.
         self._ghosts: dict[bytes, float] = {}
+        #: The same of series: an item of them may run at a worker that was lost, or in a former life.
+        self._ghosts_of_series: dict[tuple[str, bytes], float] = {}
+        #: The number of the item that was begun last, of each series; and the messages that may come later
+        #: than their turn: they were begun before, or were held when it came.
+        self._last_begun: dict[tuple[Lane, bytes], int] = {}
+        self._out_of_order: set[bytes] = set()
         policy = Policy(attempts=3, backoff=1.0, losses=3, concurrency=random.choice((0, 0, 3)))
         for name in _QUEUES:
             world.queues.declare(world.now, name, policy, lambda: None)
@@ -95,6 +104,7 @@ class _History:
         message = Envelope.from_bytes(item.body).message
         was_ending = message in self._ending
         self._ending.add(message)
+        self._out_of_order.add(message)
 
         def answered(answer: str) -> None:
             if answer == "cancelled":
@@ -166,7 +176,17 @@ class _History:
         if given.series:
             running = [(each.item.lane.queue, each.series) for each in self._running]
             assert (queue.name, given.series) not in running
+            assert self._ghosts_of_series.get((queue.name, given.series), 0.0) <= world.now
+            self._check_order(given)
+        self._out_of_order.add(given.message)
         self._running.append(given)
+
+    def _check_order(self, given: Given) -> None:
+        """It comes after those of its series that were put before, but for such as are tried again, or come later."""
+        item = given.item
+        if given.message not in self._out_of_order and not item.state and not item.position.due:
+            assert item.number > self._last_begun.get((item.lane, given.series), 0)
+            self._last_begun[item.lane, given.series] = item.number
 
     def _end_one(self) -> None:
         if not self._running:
@@ -181,6 +201,7 @@ class _History:
             assert queue.failed(world.now, given.fence, "w", "raised", random.choice((None, 0.5)))
         elif choice < 0.85:
             assert queue.lost(world.now, given.fence, "w", "killed")
+            self._haunt([given])
         elif choice < 0.9:
             assert queue.rejected(world.now, given.fence, "w", "no")
         else:
@@ -197,11 +218,17 @@ class _History:
                 world.port.answer()
         lease = world.queue.policy.lease
         self._ghosts |= {given.message: world.now + lease for given in self._running}
+        self._haunt(self._running)
         late, self._running = self._running, []
         world.store.reopen()
         world.begin()
         for given in late:
             assert not world.queues.queue(given.item.lane.queue).done(given.fence)
+
+    def _haunt(self, lost: list[Given]) -> None:
+        """The series of what was lost may still run somewhere."""
+        until = self._world.now + self._world.queue.policy.lease
+        self._ghosts_of_series |= {(given.item.lane.queue, given.series): until for given in lost}
 
     def _finish(self) -> None:
         """Everything that was accepted, and all that waits, ends."""

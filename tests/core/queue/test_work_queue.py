@@ -75,19 +75,6 @@ def test_an_item_that_expires_before_its_turn_is_dead(world: World) -> None:
     assert [story.endings[0].outcome for story in stories(world)] == ["expired"]
 
 
-def test_of_a_series_one_runs_at_a_time_and_others_go_on(world: World) -> None:
-    world.put(b"a1", b"a2", b"a3", series=b"a")
-    world.put(b"b1", series=b"b")
-    first, other = taken(world), taken(world)
-    assert (first.message, other.message) == (b"a1", b"b1")
-    assert world.take() is None
-    world.queue.done(first.fence)
-    second = taken(world)
-    assert second.message == b"a2"
-    world.queue.failed(world.now, second.fence, "w", "raised")
-    assert taken(world).message == b"a3"
-
-
 def test_concurrency_rate_and_pause(world: World) -> None:
     declare(world, concurrency=2, rate=2.0)
     world.put(*(b"%d" % number for number in range(10)))
