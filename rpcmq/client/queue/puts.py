@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from hashlib import blake2b
 from itertools import count
 from secrets import randbits
 from time import monotonic
 from typing import Any
 
 from rpcmq.client.arguments import check_seconds, request_body
+from rpcmq.client.queue.content_digest import content_digest
 from rpcmq.client.queue.places import ItemPlace
 from rpcmq.client.queue.protocol import PRIORITIES, PutAnswer, Record, all_queues, at_owner, check_queue
 from rpcmq.client.queue.records import pack_records
@@ -233,7 +232,7 @@ def record_of(codec: Codec, ctx: Any, msg: Mapping[str, Any], options: PutOption
     format, encoded = codec.encode(body)
     id, digest = b"", b""
     if options.id is not None:
-        id, digest = options.id.encode(), _digest(method, body["args"])
+        id, digest = options.id.encode(), content_digest(method, body["args"])
     key = b"" if options.key is None else options.key.encode()
     return Record(
         id, 0, digest, options.priority, options.delay, options.expires, key, method.decode(), int(format), encoded,
@@ -249,9 +248,3 @@ def _was_not_begun(error: CallError | RouterUnreachable) -> bool:
     if isinstance(error, (NoConsumer, Overloaded, RouterUnreachable)):
         return True
     return error.details.get("started") == "no"
-
-
-def _digest(method: bytes, args: Mapping[str, Any]) -> bytes:
-    """Of an item's content as its user knows it: the same for the same, in every process."""
-    text = json.dumps(args, sort_keys=True, default=repr)
-    return blake2b(method + b"\0" + text.encode(), digest_size=16).digest()
