@@ -43,10 +43,19 @@ class CuttableMesh(RouterMesh):
     def _endpoint(self, router: RouterProcess) -> str:
         return self._fronts[router.name].url
 
-    def cut(self, one: RouterProcess, other: RouterProcess) -> None:
-        """Let nothing pass between two routers from now on, silently: connections stay, and what is sent waits."""
-        self._fronts[one.name].hold_up(other.pid)
-        self._fronts[other.name].hold_up(one.pid)
+    def cut(self, one: RouterProcess, other: RouterProcess, is_one_way: bool = False) -> None:
+        """Let nothing pass between two routers from now on, silently: connections stay, and what is sent waits.
+
+        Args:
+            is_one_way: what ``one`` sends to ``other`` passes, and nothing comes back.
+        """
+        self._fronts[one.name].hold_up(other.pid, there=True, back=not is_one_way)
+        self._fronts[other.name].hold_up(one.pid, there=not is_one_way, back=True)
+
+    def cut_off(self, pid: int) -> None:
+        """Let nothing pass between a process that is no router, and knows ``urls`` only, and any router."""
+        for front in self._fronts.values():
+            front.hold_up(pid)
 
     def heal(self) -> None:
         """Let what was held up pass."""
@@ -68,30 +77,39 @@ class _Front(FaultProxy):
     """The proxy before one router."""
 
     def __init__(self) -> None:
-        #: Processes whose connections are held up.
-        self._held_up: set[int] = set()
+        #: Processes whose connections are held up: to the router, and back.
+        self._held_up: dict[int, tuple[bool, bool]] = {}
         super().__init__()
 
     def gates(self, near: Any) -> tuple[Event, Event]:
-        """See :class:`FaultProxy`: each connection has a gate of its own, for both ways."""
-        gate = Event()
-        if not any(_is_of(pid, near) for pid in self._held_up):
-            gate.set()
-        return gate, gate
+        """See :class:`FaultProxy`: each connection has gates of its own."""
+        gates = Event(), Event()
+        held_up = next((ways for pid, ways in self._held_up.items() if _is_of(pid, near)), (False, False))
+        for gate, is_held_up in zip(gates, held_up, strict=True):
+            if not is_held_up:
+                gate.set()
+        return gates
 
-    def hold_up(self, pid: int) -> None:
-        """Let nothing pass on the connections of the process ``pid``, new ones included, until :meth:`heal`."""
-        self._held_up.add(pid)
+    def hold_up(self, pid: int, there: bool = True, back: bool = True) -> None:
+        """Let nothing pass on the connections of the process ``pid``, new ones included, until :meth:`heal`.
+
+        Args:
+            there, back: what it sends, and what is sent to it.
+        """
+        self._held_up[pid] = there, back
         for pair in self.pairs:
             if _is_of(pid, pair.near):
-                pair.gates[0].clear()
+                for gate, is_held_up in zip(pair.gates, (there, back), strict=True):
+                    if is_held_up:
+                        gate.clear()
 
     def heal(self) -> None:
         """Let everything pass."""
         super().heal()
         self._held_up.clear()
         for pair in self.pairs:
-            pair.gates[0].set()
+            for gate in pair.gates:
+                gate.set()
 
     def reset_those_of(self, pid: int) -> None:
         """Reset the connections of the process ``pid``."""

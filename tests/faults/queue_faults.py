@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections import Counter
 from collections.abc import Callable
 from random import Random
 
@@ -26,6 +27,9 @@ class QueueFaults:
     Args:
         longest: seconds that a fault lasts, at the most.
         postgres: the database server that it uses; None: each owner has a file.
+
+    Attributes:
+        counts: how often each has happened.
     """
 
     def __init__(
@@ -33,9 +37,11 @@ class QueueFaults:
     ) -> None:
         self._world, self._random, self._longest = world, random, longest
         self._postgres = postgres
+        self.counts: Counter[str] = Counter()
         self.faults: list[Callable[[], None]] = [
             self._kill_worker, self._stop_worker, self._kill_producer, self._kill_router, self._stop_router,
-            self._kill_server, self._stop_server, self._kill_store, self._stop_store, self._cut,
+            self._kill_server, self._stop_server, self._kill_store, self._stop_store, self._cut, self._cut_one_way,
+            self._cut_worker,
         ]  # fmt: skip
         if postgres is not None:
             self.faults += [self._kill_database, self._cut_sessions]
@@ -45,6 +51,7 @@ class QueueFaults:
         for fault in self._random.sample(self.faults, len(self.faults)):
             if not goes_on():
                 return
+            self.counts[fault.__name__.strip("_")] += 1
             print(f"{fault.__name__.strip('_')}", flush=True)
             fault()
             gevent.sleep(self._random.uniform(0.0, 0.5))
@@ -102,13 +109,23 @@ class QueueFaults:
         owner = self._owner()
         self._world.stop_for(f"store {owner}", [self._world.store(owner)], self._seconds())
 
-    def _cut(self) -> None:
+    def _cut(self, is_one_way: bool = False) -> None:
         one, other = self._random.sample(self._world.mesh.routers, 2)
-        self._world.recorder.write(Seen.FAULT, "cut", target=f"{one.name} {other.name}")
-        self._world.mesh.cut(one, other)
+        self._cut_for(f"{one.name} {other.name}", lambda: self._world.mesh.cut(one, other, is_one_way))
+
+    def _cut_one_way(self) -> None:
+        self._cut(is_one_way=True)
+
+    def _cut_worker(self) -> None:
+        worker = self._place("w")
+        self._cut_for(worker.life, lambda: self._world.mesh.cut_off(worker.running.pid))
+
+    def _cut_for(self, target: str, cut: Callable[[], None]) -> None:
+        self._world.recorder.write(Seen.FAULT, "cut", target=target)
+        cut()
         gevent.sleep(self._seconds())
         self._world.mesh.heal()
-        self._world.recorder.write(Seen.HEALED, "cut", target=f"{one.name} {other.name}")
+        self._world.recorder.write(Seen.HEALED, "cut", target=target)
 
     # --- databases ---------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from math import inf
 from pathlib import Path
 
@@ -15,6 +16,8 @@ __all__ = ["Attempt", "Found", "History", "check", "read_history"]
 
 #: Faults after which a process does nothing more.
 _DEADLY = ("kill",)
+#: Part of the mean by which the shares of equal workers may differ from it.
+_UNEQUAL = 0.2
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,7 @@ class Attempt:
         ended: when it ended, or its process was killed; inf: it has not.
         outcome: ``ok`` or ``failed``; empty: its process was killed, or it has not ended.
         left: seconds of its lease when it ended.
+        count: 1, 2, ... of the attempts that its queue server knows of.
     """
 
     item: str
@@ -37,6 +41,7 @@ class Attempt:
     ended: float = inf
     outcome: str = ""
     left: float = 0.0
+    count: int = 1
 
 
 @dataclass
@@ -82,16 +87,18 @@ class History:
                 found[attempt.item] = min(attempt.ended, found.get(attempt.item, inf))
         return found
 
-    def shares(self) -> dict[str, int]:
-        """The number of items that each worker has done since all was whole."""
+    def shares(self, since: float | None = None) -> dict[str, int]:
+        """The number of items that each worker has done since then; by default since all was whole."""
+        since = self.whole if since is None else since
         done = Counter(
-            each.worker.partition("#")[0] for each in self.attempts if each.outcome == "ok" and each.began >= self.whole
+            each.worker.partition("#")[0] for each in self.attempts if each.outcome == "ok" and each.began >= since
         )
         return dict(sorted(done.items()))
 
     def seconds_to_drain(self) -> float:
-        """Seconds from when all was whole to the end of the last item."""
-        return max((at for at in self.done.values()), default=self.whole) - self.whole
+        """Seconds from when all was whole to the end of the last item, but for those that were put to be shared."""
+        until = min((event.at for event in self.events if event.what == Seen.EQUAL), default=inf)
+        return max((at for at in self.done.values() if at < until), default=self.whole) - self.whole
 
 
 class Found(list[str]):
@@ -122,6 +129,8 @@ def check(history: History) -> Found:
         found.append(f"effects: {item} is done without its effect")
     found += _never_ended(history)
     found += _overlapping(history)
+    found += _out_of_order(history)
+    found += _unequal(history)
     return found
 
 
@@ -136,9 +145,9 @@ def _attempts(events: Sequence[Event], kills: Mapping[str, float]) -> Iterable[A
         end = ends.get((event.process, event.id, fence))
         about = (event.id, event.process, fence, event.fields["owner"], event.fields["key"], event.at)
         if end is None:
-            yield Attempt(*about, kills.get(event.process, inf))
+            yield Attempt(*about, kills.get(event.process, inf), count=event.fields["attempt"])
         else:
-            yield Attempt(*about, end.at, end.fields["outcome"], end.fields["left"])
+            yield Attempt(*about, end.at, end.fields["outcome"], end.fields["left"], event.fields["attempt"])
 
 
 def _never_ended(history: History) -> Iterable[str]:
@@ -168,6 +177,41 @@ def _overlapping(history: History) -> Iterable[str]:
                         f"{stale.began:.3f} to {stale.ended:.3f}, with {stale.left:g} s of its lease left, and "
                         f"{valid.item} at {valid.worker} under {valid.fence} from {valid.began:.3f}"
                     )
+
+
+def _out_of_order(history: History) -> Iterable[str]:
+    """Items of one series that were begun before others of it that were put before them, at the same owner.
+
+    One that may have been given before, to a worker that was killed, is tried again after its turn.
+    """
+    first: dict[str, Attempt] = {}
+    for each in history.attempts:
+        if each.item not in first or each.began < first[each.item].began:
+            first[each.item] = each
+    series: dict[tuple[str, str], list[tuple[int, Attempt]]] = defaultdict(list)
+    for item, attempt in first.items():
+        owner, number = history.accepted.get(item, ("", 0))
+        # A receipt of a put that was repeated has no number.
+        if attempt.key is not None and attempt.count == 1 and owner == attempt.owner and number:
+            series[owner, attempt.key].append((number, attempt))
+    for (owner, key), row in series.items():
+        row.sort(key=lambda each: each[0])
+        for (number, one), (later, other) in pairwise(row):
+            if other.began < one.began:
+                yield (
+                    f"out of order: series {key} of {owner}: {other.item}, its number {later}, was begun at "
+                    f"{other.began:.3f}, before {one.item}, its number {number}, at {one.began:.3f}"
+                )
+
+
+def _unequal(history: History) -> Iterable[str]:
+    """Workers that have done more than a fifth less, or more, than the mean, since they were equal."""
+    for event in history.events:
+        if event.what == Seen.EQUAL:
+            shares = dict.fromkeys(event.fields["workers"], 0) | history.shares(event.at)
+            mean = sum(shares.values()) / len(shares)
+            if any(abs(share - mean) > _UNEQUAL * mean for share in shares.values()):
+                yield f"shares: equal workers have done {shares}"
 
 
 def _had_lost_its_lease(one: Attempt, other_began: float, hurt: Mapping[str, list[tuple[float, float]]]) -> bool:

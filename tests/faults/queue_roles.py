@@ -54,6 +54,8 @@ class Seen(StrEnum):
     HEALED = "healed"
     #: Everything is whole again from now on.
     WHOLE = "whole"
+    #: All workers are equal from now on, and have enough to do [workers].
+    EQUAL = "equal"
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,7 @@ class Options:
         count: items that a producer puts.
         rate: items a second of a producer, at the most; 0: as many as it can.
         concurrency: items that a worker runs, or puts that a producer makes, at the same time.
-        seconds: that a handler takes at the most.
+        seconds: that a handler takes at the most; for an item of a series ten times that.
         failing: part of the attempts that fail.
         keys: number of series that items belong to; 0: none does.
         queue: its name.
@@ -185,7 +187,7 @@ class _Billing:
         self._random = Random(options.name)
         self._database = open_effects(Path(options.folder))
 
-    def work(self, ctx: Any, item: str, key: str | None) -> None:
+    def work(self, ctx: Any, item: str, key: str | None, seconds: float = 0.0) -> None:
         given = rpcmq.current_item()
         assert given is not None
         fence = list(given.fence)
@@ -195,7 +197,7 @@ class _Billing:
         )  # fmt: skip
         outcome = "failed"
         try:
-            gevent.sleep(self._random.random() * self._options.seconds)
+            gevent.sleep(seconds or self._random.random() * self._options.seconds * (10 if key else 1))
             if self._random.random() < self._options.failing:
                 if self._random.random() < 0.5:
                     raise rpcmq.RetryLater(0.1)

@@ -139,7 +139,7 @@ class QueueWorld:
         for router in routers:
             number = sum(name.startswith(letter) for name in self.places)
             name = f"{letter}{number}"
-            urls = [self.mesh[router].url] if router else self.mesh.urls
+            urls = [self.mesh.urls[self.owners.index(router)]] if router else self.mesh.urls
             self.places[name] = place = Place(role, Options(name, name, str(self.folder), urls, **options))
             starting.append(place)
         gevent.joinall([gevent.spawn(self.start, place) for place in starting], raise_error=True)
@@ -158,13 +158,32 @@ class QueueWorld:
         self.add_workers(*[""] * workers, failing=0.02)
         self.add_producers(*self.owners[:producers], count=count // producers, keys=5, rate=rate)
 
-    def drain(self) -> History:
-        """Wait until all was put and worked at, end all, and check what was promised."""
+    def drain(self, is_shared: bool = False) -> History:
+        """Wait until all was put and worked at, end all, and check what was promised.
+
+        Args:
+            is_shared: the workers are equal: each is to do its share afterwards.
+        """
         self.start_everything()
         self.wait_put()
         self.whole()
         self.wait_done()
+        if is_shared:
+            self.share()
         return self.finish()
+
+    def share(self, items: int = 600) -> None:
+        """Put items that take a quarter of a second each, which all workers are to share equally, and wait for them."""
+        workers = sorted(name for name in self.places if name.startswith("w"))
+        self.recorder.write(Seen.EQUAL, "", workers=workers)
+        names = [f"shared-{number}" for number in range(items)]
+        for name in names:
+            self.recorder.write(Seen.PUTTING, name, key=None)
+        messages = [{"method": "work", "args": {"item": name, "key": None, "seconds": 0.25}} for name in names]
+        receipts = self._client.put_many(None, QUEUE, messages, timeout=_PATIENCE)
+        for name, receipt in zip(names, receipts, strict=True):
+            self.recorder.write(Seen.ACCEPTED, name, owner=receipt.owner, number=receipt.number, shown=receipt.id)
+        self.wait_done(_PATIENCE)
 
     def server(self, owner: str) -> int:
         """The process id of the queue server of ``owner``."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from rpcmq import Client
 from rpcmq.drill.faults import check_faults
 from rpcmq.drill.history import Event, What
 from rpcmq.drill.mesh_checks import LINK, check_mesh
@@ -14,7 +16,7 @@ from rpcmq.drill.promises import Bounds
 from rpcmq.drill.router_links import CuttableMesh
 from rpcmq.drill.topology import Topology
 from rpcmq.drill.verdict import Verdict
-from rpcmq.errors import UsageError
+from rpcmq.errors import CallTimeout, NoConsumer, UsageError
 from rpcmq.testing import eventually
 from rpcmq.testing.processes import RouterProcess
 
@@ -125,10 +127,29 @@ def test_a_link_between_two_routers_is_cut_and_no_other_one() -> None:
         assert "c" in mesh.neighbours(a) and "c" in mesh.neighbours(b)
         mesh.heal()
         mesh.wait_until_linked()
+        mesh.cut(a, b, is_one_way=True)
+        eventually(lambda: "b" not in mesh.neighbours(a), 20.0)
+        mesh.heal()
+        mesh.wait_until_linked()
         before = connects(a, "b")
         mesh.reset(a, b)
         eventually(lambda: connects(a, "b") > before, 20.0)
         mesh.wait_until_linked()
+
+
+@pytest.mark.long
+def test_a_process_is_cut_off_from_all_routers() -> None:
+    with CuttableMesh(2) as mesh, Client(mesh.urls, shell="gevent") as client:
+        ping = {"method": "rpcmq.ping", "args": {}}
+        with pytest.raises(NoConsumer):
+            client.call(None, "nobody", ping, timeout=10.0, mandatory=True)
+        mesh.cut_off(os.getpid())
+        with pytest.raises(CallTimeout):
+            client.call(None, "nobody", ping, timeout=0.5, mandatory=True)
+        mesh.wait_until_linked()
+        mesh.heal()
+        with pytest.raises(NoConsumer):
+            client.call(None, "nobody", ping, timeout=10.0, mandatory=True)
 
 
 def connects(router: RouterProcess, other: str) -> int:

@@ -6,32 +6,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from random import Random
 
 import pytest
 
-from tests.faults.queue_faults import QueueFaults
-from tests.faults.queue_history import History
-from tests.faults.queue_world import QueueWorld
+from tests.faults.queue_drill import drill
 from tests.store.postgres_server import PostgresServer
 
 pytestmark = [pytest.mark.integration, pytest.mark.fault]
-
-
-def drill(folder: Path, count: int, seed: int, longest: float, postgres: PostgresServer | None = None) -> History:
-    """Put ``count`` items while everything is hurt in turn, until all of them are put."""
-    random = Random(seed)
-    print(f"seed {seed}")
-    with QueueWorld(folder, 3, "" if postgres is None else postgres.url) as world:
-        world.add_workers("a", "b", "c", *[""] * 3, failing=0.01)
-        world.add_producers("a", "b", "c", "a", count=count // 4, keys=5, rate=min(100.0, count / 60))
-        faults = QueueFaults(world, random, longest, postgres)
-        faults.all_in_turn()
-        producers = [place for name, place in world.places.items() if name.startswith("p")]
-        is_put = lambda: all(place.running.exit_code is not None for place in producers)  # noqa: E731
-        while not is_put():
-            faults.all_in_turn(lambda: not is_put())
-        return world.drain()
 
 
 def seed_of(request: pytest.FixtureRequest) -> int:
@@ -41,7 +22,7 @@ def seed_of(request: pytest.FixtureRequest) -> int:
 
 @pytest.mark.long
 def test_nothing_is_lost_or_done_twice_with_files(tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    history = drill(tmp_path, 1000, seed_of(request), 2.0)
+    history, _ = drill(tmp_path, 1000, seed_of(request), 2.0)
     assert len(history.accepted) > 900
     assert history.seconds_to_drain() < 30
 
@@ -50,7 +31,7 @@ def test_nothing_is_lost_or_done_twice_with_files(tmp_path: Path, request: pytes
 def test_nothing_is_lost_or_done_twice_with_a_database(
     tmp_path: Path, database: str, postgres_server: PostgresServer, request: pytest.FixtureRequest
 ) -> None:
-    history = drill(tmp_path, 1000, seed_of(request), 2.0, postgres_server)
+    history, _ = drill(tmp_path, 1000, seed_of(request), 2.0, postgres_server)
     assert len(history.accepted) > 900
     assert history.seconds_to_drain() < 30
 
@@ -62,6 +43,6 @@ def test_nothing_is_lost_or_done_twice_with_a_database(
 def test_nothing_is_lost_of_a_hundred_thousand(
     tmp_path: Path, database: str, postgres_server: PostgresServer, seed: int, kind: str
 ) -> None:
-    history = drill(tmp_path, 100_000, seed, 20.0, postgres_server if kind == "database" else None)
+    history, _ = drill(tmp_path, 100_000, seed, 20.0, postgres_server if kind == "database" else None)
     assert len(history.accepted) > 99_000
     assert history.seconds_to_drain() < 30

@@ -91,3 +91,49 @@ def test_shares_and_the_time_to_drain_count_from_when_all_was_whole() -> None:
     whole = Event(3.5, "world", Seen.WHOLE, "", {})
     history = History([*WELL, whole, AGAIN._replace(id="p0-2"), AGAIN_ENDS._replace(id="p0-2")])
     assert history.shares() == {"w1": 1} and history.seconds_to_drain() == 1.5
+
+
+def series(*began: tuple[str, int, float], attempt: int = 1, owner: str = "a") -> list[str]:
+    """What is found in items of one series: name, number in the store, and when it was begun."""
+    events = []
+    for item, number, at in began:
+        fields = {"attempt": attempt, "fence": [1, int(at * 10)], "owner": owner, "key": "k"}
+        events += [
+            PUTTING._replace(id=item),
+            ACCEPTED._replace(id=item, fields=ACCEPTED.fields | {"number": number}),
+            BEGIN._replace(id=item, at=at, fields=fields),
+            END._replace(id=item, at=at + 0.05, fields=END.fields | {"fence": fields["fence"]}),
+        ]
+    effects = {item: 1 for item, _, _ in began}
+    return [each.partition(":")[0] for each in check(History(sorted(events, key=lambda each: each.at), effects))]
+
+
+def test_items_of_a_series_are_begun_in_the_order_of_their_puts() -> None:
+    assert series(("x", 1, 2.0), ("y", 2, 3.0), ("z", 3, 4.0)) == []
+    assert series(("x", 1, 3.0), ("y", 2, 2.0), ("z", 3, 4.0)) == ["out of order"]
+    # These were begun before, or nobody knows when they were put, or they are of another owner.
+    assert series(("x", 1, 3.0), ("y", 2, 2.0), attempt=2) == []
+    assert series(("x", 0, 3.0), ("y", 2, 2.0)) == []
+    assert series(("x", 1, 3.0), ("y", 2, 2.0), owner="b") == []
+
+
+_SHARES = [((10, 10), True), ((12, 9), True), ((13, 7), False), ((20, 0), False)]
+
+
+@pytest.mark.parametrize(("shares", "is_equal"), _SHARES)
+def test_equal_workers_have_equal_shares(shares: tuple[int, int], is_equal: bool) -> None:
+    events = [Event(1.0, "world", Seen.EQUAL, "", {"workers": ["w0", "w1"]})]
+    effects: dict[str, int] = {}
+    for worker, share in enumerate(shares):
+        for number in range(share):
+            item, process, fence = f"p0-{worker}{number}", f"w{worker}#1", [1, len(effects)]
+            effects[item] = 1
+            events += [
+                PUTTING._replace(id=item),
+                BEGIN._replace(id=item, process=process, fields=BEGIN.fields | {"fence": fence}),
+                END._replace(id=item, process=process, fields=END.fields | {"fence": fence}),
+            ]
+    found = check(History(sorted(events, key=lambda each: each.at), effects))
+    assert found == ([] if is_equal else [f"shares: equal workers have done {{'w0': {shares[0]}, 'w1': {shares[1]}}}"])
+    # Where nobody says so they need not be.
+    assert check(History(sorted(events[1:], key=lambda each: each.at), effects)) == []
