@@ -31,7 +31,6 @@ from rpcmq.store.contract import (
     Put,
     Recovered,
     Stored,
-    StoreError,
     StoreFailed,
     Verdict,
 )
@@ -39,6 +38,7 @@ from rpcmq.store.postgres_batch import Batch
 from rpcmq.store.postgres_incoming import IncomingTable
 from rpcmq.store.postgres_owners import Ownership
 from rpcmq.store.postgres_schema import prepare
+from rpcmq.store.postgres_session import connect, end_silent, in_words
 
 __all__ = ["BEAT_SECONDS", "PostgresStore"]
 
@@ -49,15 +49,6 @@ T = TypeVar("T")
 
 #: The owner must be heard of so often (seconds), by a batch or a beat.
 BEAT_SECONDS = 2.0
-#: The server ends the session, and with it the lock, of an owner that it has not heard for so long (milliseconds).
-_SILENCE = 10_000
-_SESSION = (
-    f"-c idle_session_timeout={_SILENCE} -c idle_in_transaction_session_timeout={_SILENCE}"
-    f" -c statement_timeout=0 -c synchronous_commit=on -c client_connection_check_interval=500"
-    f" -c tcp_keepalives_idle=2 -c tcp_keepalives_interval=1 -c tcp_keepalives_count=3"
-)
-#: Words of a server that refuses connections for now; libpq has no code for an attempt that fails.
-_NOT_READY = ("starting up", "shutting down", "recovery", "not yet accepting", "too many clients", "reserved for")
 _ITEM = "queue, priority, number, at, id, producer, counter, body, state"
 
 
@@ -87,16 +78,10 @@ class PostgresStore:
 
     def __init__(self, url: str, owner: str, is_heir: bool = False) -> None:
         self._owner = owner
-        try:
-            self._connection = psycopg.connect(
-                url, autocommit=True, options=_SESSION, application_name=f"rpcmq queue of {owner}",
-                connect_timeout=5, keepalives_idle=2, keepalives_interval=1, keepalives_count=3, tcp_user_timeout=5000,
-            )  # fmt: skip
-        except psycopg.OperationalError as error:
-            kind = StoreFailed if _passes(error) else StoreError
-            raise kind(f"queue store of {owner!r}: {_text(error)}") from None
+        self._connection = connect(url, owner)
         try:
             with self._failing():
+                end_silent(self._connection)
                 prepare(self._connection)
                 self._ownership = Ownership(self._connection, owner, waits=not is_heir)
                 self._id, self._epoch = self._ownership.id, self._ownership.epoch
@@ -117,7 +102,7 @@ class PostgresStore:
             raise
         except psycopg.Error as error:
             self._connection.close()
-            raise StoreFailed(f"queue store of {self._owner!r}: {_text(error)}") from error
+            raise StoreFailed(f"queue store of {self._owner!r}: {in_words(error)}") from error
 
     def _notes(self) -> dict[str, bytes]:
         notes = self._connection.execute("SELECT name, value FROM rpcmq.notes WHERE owner = %s", (self._id,))
@@ -169,7 +154,8 @@ class PostgresStore:
 
     @_on_server
     def others(self) -> Others:
-        """The other owners in this database."""
+        """The other owners in this database. Those that are silent in the middle of a statement are ended."""
+        end_silent(self._connection)
         return self._ownership.others()
 
     # --- reading -----------------------------------------------------------------------------
@@ -251,7 +237,7 @@ class PostgresStore:
             if not self._connection.closed:
                 self._connection.execute("SELECT pg_advisory_unlock_all()")
         except psycopg.Error as error:
-            log.warning("queue store of %r: closed with %s", self._owner, _text(error))
+            log.warning("queue store of %r: closed with %s", self._owner, in_words(error))
         finally:
             self._connection.close()
 
@@ -269,13 +255,3 @@ def _within(most_bytes: int, items: Iterator[Stored]) -> list[Stored | Damaged]:
         if most_bytes <= 0:
             break
     return found
-
-
-def _passes(error: psycopg.OperationalError) -> bool:
-    """Whether a later attempt to connect may succeed: nobody has answered, or a server that is not ready."""
-    text = str(error)
-    return "FATAL:" not in text or any(words in text for words in _NOT_READY)
-
-
-def _text(error: psycopg.Error) -> str:
-    return " ".join(str(error).split()) or type(error).__name__

@@ -37,8 +37,13 @@ _KNOWN = Verdict(is_known=True)
 _OTHER = Verdict(is_known=True, is_other=True)
 #: Producers that have put nothing, and ids, are forgotten after so long (milliseconds); looked for so often.
 _KEPT, _LOOK = 24 * 3600 * 1000, 3600 * 1000
+#: Ids that are forgotten in one transaction.
+_MOST_IDS = 10_000
 _WHERE = "owner = %s AND queue = %s AND priority = %s AND number = %s"
 _ITEM = "owner, queue, priority, number, at, id, producer, counter, body, digest, state"
+_ITEM_TYPES = (
+    "integer", "text", "smallint", "bigint", "bigint", "bytea", "bigint", "bigint", "bytea", "bytea", "bytea", "bigint",
+)  # fmt: skip
 
 
 class Batch:
@@ -244,28 +249,11 @@ class Batch:
         """Write the new items, and the last numbers and makers, in a statement each."""
         self._incoming.remove(self._taken)
         if self._rows:
-            casts = [
-                "integer",
-                "text",
-                "smallint",
-                "bigint",
-                "bigint",
-                "bytea",
-                "bigint",
-                "bigint",
-                "bytea",
-                "bytea",
-                "bytea",
-                "bigint",
-            ]
-            arrays = ", ".join(f"%s::{cast}[]" for cast in casts)
-            columns = [list(column) for column in zip(*self._rows, strict=True)]
-            insert = f"INSERT INTO rpcmq.items ({_ITEM}, due) SELECT * FROM unnest({arrays})"
-            self._connection.execute(insert, columns)
+            self._insert(f"items ({_ITEM}, due)", _ITEM_TYPES, self._rows)
         if self._numbers:
             upsert = "ON CONFLICT (owner, queue, priority) DO UPDATE SET last = excluded.last"
             rows = [(self._owner, *lane, number) for lane, number in self._numbers.items()]
-            self._many(f"INSERT INTO rpcmq.lanes VALUES (%s, %s, %s, %s) {upsert}", rows)
+            self._insert("lanes", ("integer", "text", "smallint", "bigint"), rows, upsert)
         if self._put:
             self._write_makers()
 
@@ -279,12 +267,18 @@ class Batch:
                     known.add(maker, at)
             rows.append((self._owner, producer, known.snapshot(), at))
         upsert = "ON CONFLICT (owner, producer) DO UPDATE SET known = excluded.known, heard = excluded.heard"
-        self._many(f"INSERT INTO rpcmq.makers VALUES (%s, %s, %s, %s) {upsert}", rows)
+        self._insert("makers", ("integer", "bigint", "bytea", "bigint"), rows, upsert)
         self._forget_old(max(producers.values()))
 
-    def _many(self, query: str, rows: list[tuple[Any, ...]]) -> None:
-        with self._connection.cursor() as cursor:
-            cursor.executemany(query, rows)
+    def _insert(self, into: str, types: Sequence[str], rows: list[tuple[Any, ...]], upsert: str = "") -> None:
+        """Insert ``rows`` in one statement.
+
+        Not by ``executemany``, a pipeline: a client that is stopped in one holds its locks for ever, because the server
+        has no timeout for what comes between two messages of a pipeline.
+        """
+        arrays = ", ".join(f"%s::{type_}[]" for type_ in types)
+        columns = [list(column) for column in zip(*rows, strict=True)]
+        self._connection.execute(f"INSERT INTO rpcmq.{into} SELECT * FROM unnest({arrays}) {upsert}", columns)
 
     def _forget_old(self, now: int) -> None:
         if now < self._next_look:
@@ -292,7 +286,11 @@ class Batch:
         self._next_look = now + _LOOK
         self._makers.forget_before(now - _KEPT)
         self._connection.execute("DELETE FROM rpcmq.makers WHERE owner = %s AND heard < %s", (self._owner, now - _KEPT))
-        self._connection.execute("DELETE FROM rpcmq.ids WHERE at < %s", (now - _KEPT,))
+        # Other owners forget them, too, and one may be stopped while it does.
+        query = "SELECT ctid FROM rpcmq.ids WHERE at < %s LIMIT %s FOR UPDATE SKIP LOCKED"
+        delete = f"DELETE FROM rpcmq.ids WHERE ctid = ANY(ARRAY({query}))"
+        if self._connection.execute(delete, (now - _KEPT, _MOST_IDS)).rowcount == _MOST_IDS:
+            self._next_look = 0
 
 
 def _is_incoming(change: Change) -> TypeGuard[Put | Refuse]:

@@ -76,7 +76,7 @@ class Ownership:
             execute("SELECT pg_advisory_lock(%s, %s)", (_LOCK_SPACE, owner))
         except psycopg.errors.LockNotAvailable:
             return False
-        execute("SET lock_timeout = 0")
+        execute("RESET lock_timeout")
         return True
 
     def others(self) -> Others:

@@ -12,6 +12,8 @@ __all__ = ["SCHEMA_VERSION", "prepare"]
 SCHEMA_VERSION = 4
 #: Whoever makes the tables has this lock, or two routers that start would both make them.
 _MAKING = 0x72706D7100000001
+#: An upgrade waits so long for a table that others use (milliseconds), and is tried again a little later.
+_LOCK_WAIT = 100
 _ITEM = """
     owner INTEGER NOT NULL REFERENCES rpcmq.owners, queue TEXT NOT NULL, priority SMALLINT NOT NULL,
     number BIGINT NOT NULL, at BIGINT NOT NULL, id BYTEA NOT NULL, producer BIGINT NOT NULL, counter BIGINT NOT NULL,
@@ -80,6 +82,7 @@ def prepare(connection: psycopg.Connection[tuple[object, ...]]) -> None:
 
     Raises:
         StoreError: they are of a later version, or there is no right to make them.
+        psycopg.errors.LockNotAvailable: others use a table that is to be changed: it may be tried again.
     """
     try:
         with connection.transaction():
@@ -90,6 +93,8 @@ def prepare(connection: psycopg.Connection[tuple[object, ...]]) -> None:
                 return
             version = connection.execute("SELECT version FROM rpcmq.version").fetchone()
             if version is not None and isinstance(version[0], int) and version[0] < SCHEMA_VERSION:
+                # Whoever waits for a table has all others wait behind it.
+                connection.execute(f"SET LOCAL lock_timeout = {_LOCK_WAIT}")
                 for step in range(version[0] + 1, SCHEMA_VERSION + 1):
                     connection.execute(_UPGRADES[step].encode())
                 connection.execute("UPDATE rpcmq.version SET version = %s", (SCHEMA_VERSION,))

@@ -40,6 +40,8 @@ QUICK: dict[str, Any] = {
 LASTING: Mapping[str, Any] = {"lease": 2.0, "losses": 1000, "attempts": 1000, "backoff": 0.1}
 #: Seconds in which all that was put must be worked at once everything is whole.
 DRAINED = 30.0
+#: Variable of all processes of a world, with its folder.
+_WORLD = "QUEUE_WORLD"
 _PATIENCE = 60.0
 
 
@@ -105,8 +107,11 @@ class QueueWorld:
         self._effects = open_effects(folder)
         self._running = ExitStack()
         with self._running:
+            # All that is started from now on inherits it, and is known by it.
+            os.environ[_WORLD] = str(folder)
+            self._running.callback(self._end_all)
             self.mesh = self._running.enter_context(_QueueMesh(folder, database, routers, **QUICK | config))
-            self._running.callback(self._end_servers)
+            self._running.callback(self._end_all)
             self.places: dict[str, Place] = {}
             self.owners = [router.name.removeprefix("router ") for router in self.mesh]
             self._client = self._running.enter_context(Client(self.mesh.urls, shell="gevent"))
@@ -287,12 +292,13 @@ class QueueWorld:
         assert not found, f"{len(found)} promises broken:\n" + "\n".join(found[:20])
         return history
 
-    def _end_servers(self) -> None:
-        """Kill the queue servers, which would outlive their routers."""
-        servers = [pid for pid in map(self._server, self.owners) if pid]
-        for router in self.mesh:
-            router.kill()
-        _kill(servers)
+    def _end_all(self) -> None:
+        """Kill all processes of this world: queue servers and stores outlive routers, and some may be stopped."""
+        os.environ.pop(_WORLD, None)
+        mark = f"{_WORLD}={self.folder}".encode()
+        while pids := [pid for pid in _others() if mark in _environment(pid)]:
+            _kill(pids)
+            gevent.sleep(0.01)
 
     def __enter__(self) -> Self:
         return self
@@ -301,6 +307,18 @@ class QueueWorld:
         self._running.close()
         self.recorder.close()
         self._effects.close()
+
+
+def _others() -> list[int]:
+    """All processes but this one."""
+    return [int(entry) for entry in os.listdir("/proc") if entry.isdigit() and int(entry) != os.getpid()]
+
+
+def _environment(pid: int) -> list[bytes]:
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return []  # it has ended, or is another user's
 
 
 def _stores(server: int) -> Iterator[int]:

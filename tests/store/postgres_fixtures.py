@@ -9,6 +9,12 @@ import pytest
 
 from tests.store.postgres_server import PostgresServer, binaries
 
+#: Ends all other sessions, and waits for their end (milliseconds).
+_END_OTHERS = """
+SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity
+WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()
+"""
+
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[PostgresServer]:
@@ -22,7 +28,9 @@ def postgres_server() -> Iterator[PostgresServer]:
 
 @pytest.fixture
 def database(postgres_server: PostgresServer) -> str:
-    """The url of a database without a store."""
-    with psycopg.connect(postgres_server.url, autocommit=True) as connection:
+    """The url of a database without a store. Whatever a test that failed has left there is ended."""
+    postgres_server.start_again()
+    with psycopg.connect(postgres_server.url, autocommit=True, options="-c statement_timeout=30s") as connection:
+        connection.execute(_END_OTHERS)
         connection.execute("DROP SCHEMA IF EXISTS rpcmq CASCADE")
     return postgres_server.url

@@ -84,6 +84,13 @@ class PostgresServer:
                 assert monotonic() < deadline, (self._directory / "log").read_text()
                 sleep(0.05)
 
+    def start_again(self) -> None:
+        """Start it if it does not run, and let it go on if it is stopped."""
+        if self._process is None or self._process.poll() is not None:
+            self.start()
+        else:
+            self._process.send_signal(signal.SIGCONT)
+
     @property
     def pid(self) -> int:
         """The process whose children serve the sessions."""
