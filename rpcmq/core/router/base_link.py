@@ -8,6 +8,7 @@ A link outlives the ZeroMQ connection under it. Its states are those of :mod:`rp
 from __future__ import annotations
 
 from collections import Counter, deque
+from itertools import chain
 from typing import Any
 
 from rpcmq.core.common.session import Session
@@ -17,9 +18,11 @@ from rpcmq.core.router.pubsub.subscriber import Subscriber
 from rpcmq.core.router.rights import Key
 from rpcmq.core.router.usage import Usage
 from rpcmq.payload.format import Format
-from rpcmq.wire import origin_of, size_of
+from rpcmq.wire import KEY, KIND_AT, Kind, origin_of, size_of
 
 __all__ = ["BaseLink", "outgoing_bytes"]
+
+_ANSWERS = frozenset(map(int, (Kind.REPLY, Kind.FAULT, Kind.END)))
 
 
 class BaseLink(Session):
@@ -149,10 +152,14 @@ class BaseLink(Session):
 
     def owe(self, key: bytes, maker: BaseLink) -> None:
         """Note that the answer with ``key``, which goes to this link, was made at another one than :attr:`maker`."""
-        if self.maker is None or (self.maker.state is LinkState.ENDED and not self.owed):
-            self.maker = maker
-        else:
+        former = self.maker
+        if former is not None and (former.state is not LinkState.ENDED or self.owed):
             self.owed[key] = maker
+            return
+        if former is not None:
+            under_way = (message for message in chain(self.sent, self.outbox) if message[KIND_AT] in _ANSWERS)
+            self.owed = {each: former for message in under_way if (each := message[KEY]) != key}
+        self.maker = maker
 
     def forget_inbox(self) -> None:
         """Discard the inbox: its messages were not counted as received, and will be sent again."""

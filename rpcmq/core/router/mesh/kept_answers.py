@@ -50,7 +50,9 @@ class KeptAnswers(MeshPart):
         """The process of ``link`` has received ``messages``."""
         kinds = bytes(map(_kind, messages))
         if kinds.count(_REPLY) < len(kinds):
-            messages = [message for message in messages if message[KIND_AT] in _ANSWERS]
+            # An error is owed where it stands for an answer that was too large.
+            owed = link.owed
+            messages = [message for message in messages if message[KIND_AT] in _ANSWERS or message[KEY] in owed]
         self._note(now, link, [*map(_key, messages)])
 
     def _taken(self, now: float, link: Link, message: bytes) -> None:

@@ -32,6 +32,7 @@ from rpcmq.core.router.mesh.process_balance import Balance
 from rpcmq.core.router.mesh.relays import Relays
 from rpcmq.core.router.mesh.run_reports import RunReports
 from rpcmq.core.router.mesh.targets import Targets
+from rpcmq.core.router.mesh.untold_ends import UntoldEnds
 from rpcmq.core.router.mesh.views import mesh_view
 from rpcmq.core.router.model import Handler, Link
 from rpcmq.core.router.node_type import NodeContext, NodeType
@@ -57,6 +58,7 @@ PARTS: tuple[Callable[[MeshContext], MeshPart], ...] = (
     Events,
     Adoption,
     Domains,
+    UntoldEnds,  # before the next one, which forgets who has made the answers to a process that is gone
     KeptAnswers,
     EndedRuns,
     Introductions,

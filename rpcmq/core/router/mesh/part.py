@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from math import inf
 
@@ -97,6 +97,10 @@ class MeshContext:
     note_departed: Callable[[float, Request, ConsumerName, bool], None] = lambda now, request, name, is_sought: None
     #: The consumer here that has ended the message with this name for another router; None: none, or not lately.
     ended_by: Callable[[bytes], ConsumerName | None] = lambda name: None
+    #: The consumers that have ended messages of processes here, which have not acknowledged that: (keys).
+    untold: Callable[[Collection[bytes]], Mapping[bytes, ConsumerName]] = lambda keys: {}
+    #: The same of a message whose sender's link has ended since; None: it is not known that it has ended: (key).
+    untold_before: Callable[[bytes], ConsumerName | None] = lambda key: None
     #: Ask for a request whose consumer has left another router: (now, delivery, name); False: it is not asked for.
     look_for: Callable[[float, Delivery, ConsumerName], bool] = lambda now, delivery, name: False
     #: The report on the run of a request, for its owner; None if that wants none: (now, request, consumer).

@@ -93,6 +93,7 @@ class Witness:
         is_call, owner, group = bool(message[FORMAT_AT]), neighbour.identity.id, group_of_place(place)
         self._spend(len(records))
         asked, refused, seen = [], [], []
+        untold = self._context.untold([key for key, _ in records])
         for key, stamp in records:
             fence = self.fences.get(key, group)
             if fence is not None and fence.stamp > stamp:
@@ -104,7 +105,7 @@ class Witness:
                 self._give_up_unasked(now, key, stamp, place, is_call)
             if sought.identity:
                 self.departed.seek(now, key, group, sought)
-            elif (name := self.holder(key, group)) is not None:
+            elif (name := self.holder(key, group) or untold.get(key)) is not None:
                 self._tell(link, name, [(key, stamp, Word.SOUGHT)], place)
             if identity := self.departed.lost(key, group):
                 self._tell(link, NOBODY._replace(identity=identity), [(key, stamp, Word.LOST)], place)
@@ -353,7 +354,9 @@ class Witness:
 
     def holder(self, key: bytes, group: str) -> ConsumerName | None:
         """The consumer that had a message when it left, or has ended it, as far as is known here; None: nobody."""
-        return self.departed.sought(key, group) or self._context.ended_by(name_of(key, group))
+        context = self._context
+        ended_by = context.ended_by(name_of(key, group)) or context.untold_before(key)
+        return self.departed.sought(key, group) or ended_by
 
     def tick(self, now: float) -> None:
         """Forget what is old."""

@@ -6,6 +6,8 @@ router's next life. So a router that is killed loses no cast whose sender lives,
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rpcmq.core.router.link_table import LinkTable
 from rpcmq.core.router.model import Request
 from rpcmq.wire import ORIGIN_OF_KEY, SEQUENCE_OF_KEY, Kind, pack
@@ -42,6 +44,10 @@ class DeliveryAcknowledgements:
         if len(sequences) == RECEIPTS:
             del self._due[origin]
             self._tell(origin, sequences)
+
+    def pending(self, origin: bytes) -> Sequence[bytes]:
+        """The sequences of casts of the process with ``origin`` that it need not keep, and is yet to be told of."""
+        return self._due.get(origin, ())
 
     def next_deadline(self) -> float | None:
         """The time of the next :meth:`tick` (monotonic seconds)."""

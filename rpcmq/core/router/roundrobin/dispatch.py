@@ -327,7 +327,7 @@ class Dispatch:
     def _malformed_reply(self, link: Link, key: bytes) -> bytes:
         self.requests.count_unknown(link, "malformed reply")
         text = f"{link.identity} sent a malformed reply"
-        return ErrorBody(outcome=Outcome.PROTOCOL, text=text).message(key=key)
+        return ErrorBody(outcome=Outcome.PROTOCOL, text=text, details={"started": "yes"}).message(key=key)
 
     def has_room(self, now: float, link: Link) -> None:
         """Resume deliveries to ``link``, whose window has room again."""

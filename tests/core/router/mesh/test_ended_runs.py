@@ -7,14 +7,21 @@ import pytest
 from rpcmq.core.router.mesh import ended_runs
 from rpcmq.core.router.mesh.ended_runs import EndedRuns
 from rpcmq.core.router.settings import Settings
-from rpcmq.errors import Outcome
-from rpcmq.testing.mesh_network import Call, MeshNetwork, Message, Process
-from rpcmq.wire import STAMP, Flag, Kind
+from rpcmq.testing.mesh_network import MeshNetwork, Message
+from rpcmq.wire import Kind
 from rpcmq.wire.adoption import HERE_RECORD, Word, where_records
 from rpcmq.wire.consumer_name import ConsumerName
-
-KINDS = pytest.mark.parametrize("kind", [Kind.REQUEST, Kind.CAST])
-RUNS = (Kind.REQUEST, Kind.CAST)
+from tests.core.router.mesh.ended_messages import (
+    KINDS,
+    RUNS,
+    assert_nobody_starts_it,
+    consumer,
+    end,
+    goes_on,
+    promise,
+    send,
+    with_stamp,
+)
 
 
 @pytest.fixture
@@ -22,50 +29,6 @@ def net() -> MeshNetwork:
     made = MeshNetwork(settings=Settings(recovery_seconds=0.0))
     made.advance(2.0)
     return made
-
-
-def consumer(net: MeshNetwork, name: str, router: str, group: str = "") -> Process:
-    process = net.process(name, router=router)
-    process.register("jobs", credit=3, tag=0, group=group)
-    net.advance(1.0)
-    return process
-
-
-def send(process: Process, kind: Kind, flags: int = 0) -> Call:
-    return process._message(kind, "jobs", "run", b"", ttl=60, flags=flags)
-
-
-def goes_on(process: Process, call: Call, kind: Kind, router: str) -> None:
-    """Let the sender go on at another router, and send again what it has heard nothing of."""
-    process.move(router)
-    process._message(kind, "jobs", "run", b"", key=call.key, hops=1, flags=Flag.RESENT, ttl=60)
-
-
-def end(process: Process, message: Message) -> None:
-    if message.kind is Kind.CAST:
-        process.settle(message)
-    else:
-        process.reply(message, b"done")
-
-
-def promise(*processes: Process) -> None:
-    """Say of all that they were asked for that they have not had it."""
-    for process in processes:
-        for message in process.got(Kind.WHERE):
-            for key, stamp in where_records(message.message):
-                process.send(Kind.HERE, HERE_RECORD.pack(key, stamp, Word.NOT_HAD), consumer=0)
-
-
-def assert_nobody_starts_it(net: MeshNetwork, call: Call, kind: Kind, asker: str, *others: Process) -> None:
-    for _ in range(12):
-        net.advance(1.0)
-        promise(*others)
-    assert [message for process in others for message in process.got(*RUNS)] == []
-    if kind is Kind.REQUEST:
-        assert call.end.outcome == Outcome.LINK_LOST and "node" in call.end.body["text"]
-    else:
-        drops = net.router_of(asker).dispatch.requests.drops.totals
-        assert drops == {"cast": {"consumer lost": 1}}
 
 
 @KINDS
@@ -118,15 +81,11 @@ def test_a_consumer_that_has_gone_on_elsewhere_is_asked(net: MeshNetwork, kind: 
     net.advance(0.1)
     ((key, stamp),) = [record for each in node.got(Kind.WHERE) for record in where_records(each.message)]
     node.send(Kind.HERE, HERE_RECORD.pack(key, stamp, Word.ANSWERED), consumer=0)
-    end(node, Message(with_attempt(message, stamp)))
+    end(node, Message(with_stamp(message, stamp)))
     net.advance(0.1)
     assert node.got(*RUNS) == []
     if kind is Kind.REQUEST:
         assert call.end.payload == b"done"
-
-
-def with_attempt(message: Message, stamp: bytes) -> bytes:
-    return message.message[: STAMP.start] + stamp + message.message[STAMP.stop :]
 
 
 def test_what_it_has_not_had_goes_to_another_one(net: MeshNetwork) -> None:
