@@ -16,12 +16,16 @@ __all__ = ["queue_problems"]
 
 def queue_problems(client: Client, owner: str, timeout: float) -> Iterator[tuple[str, str, str]]:
     """Yield subject, observation and advice for each problem of the queues of the router ``owner``."""
-    from rpcmq.client.queue.operators import Operators
+    from rpcmq.client.queue.operators import Operators, QueueServerAway
 
+    operators = Operators(client, timeout)
     try:
-        answer = Operators(client, timeout).look(owner, "queues")
+        answer = operators.wait_for(owner, lambda: operators.look(owner, "queues"))
     except NoConsumer:
         return  # a router without queues
+    except QueueServerAway as error:
+        yield "queues", f"the queue server {error}", "nothing can be put; the router's log says since when"
+        return
     except RpcError as error:
         yield "queues", f"not asked: {error}", "see /queues of the router; or give --key-file with a key that may"
         return

@@ -60,7 +60,7 @@ def ls_command(state: State, owner: str | None, timeout: float) -> int | None:
         add_row(made, (queue, name, row["state"], *numbers, *oldest, row["why"]), _STYLES.get(row["state"], ""))
     if rows:
         print_folded(output, made, *_SPARE)
-    else:
+    elif answers.by_owner:
         output.print("no queues yet")
     for name, answer in answers.by_owner.items():
         if answer["store"]["waits_for"]:

@@ -58,7 +58,7 @@ def ask(state: State, owner: str | None, timeout: float, request: Callable[[Oper
         NoConsumer: there is no queue server.
         RpcError: the router does not answer, or refuses it.
     """
-    from rpcmq.client.queue.operators import Operators
+    from rpcmq.client.queue.operators import Operators, QueueServerAway
 
     answers = Answers()
     with make_client(state, timeout) as client:
@@ -68,9 +68,11 @@ def ask(state: State, owner: str | None, timeout: float, request: Callable[[Oper
 
         def ask_one(name: str) -> None:
             try:
-                answers.by_owner[name] = request(operators, name)
+                answers.by_owner[name] = operators.wait_for(name, lambda: request(operators, name))
             except NoConsumer:
                 pass  # a router without queues
+            except QueueServerAway as error:
+                answers.silent[name] = f"it {error}"
             except CallError as error:
                 answers.silent[name] = str(error)
                 if isinstance(error, AccessDenied):
@@ -103,17 +105,23 @@ def known(answers: Answers, queue: str) -> dict[str, Any]:
         RpcError: nobody does, or who could is silent.
     """
     found = {owner: answer for owner, answer in answers.by_owner.items() if answer is not None}
+    if not answers.by_owner and answers.silent:
+        raise RpcError("; ".join(_silences(answers)))
     if not found:
         there = f"there are {', '.join(answers.queues)}" if answers.queues else "there is none yet"
-        silent = "".join(f"; the queue server of {name} does not answer: {why}" for name, why in answers.silent.items())
+        silent = "".join(f"; {text}" for text in _silences(answers))
         raise RpcError(f"no router has a queue {queue!r}; {there}{silent}")
     return found
 
 
 def say_silent(output: Output, answers: Answers) -> None:
     """Name those that did not answer."""
-    for name, text in answers.silent.items():
-        output.print(plain(f"the queue server of {name} does not answer: {text}"), style="red", markup=False)
+    for text in _silences(answers):
+        output.print(plain(text), style="red", markup=False)
+
+
+def _silences(answers: Answers) -> list[str]:
+    return [f"the queue server of {name} does not answer: {text}" for name, text in answers.silent.items()]
 
 
 def silent_code(answers: Answers) -> int | None:

@@ -111,6 +111,7 @@ class _Program:
             gevent.spawn(self._give_back)
         elif is_database(self._arguments.store):
             self._heirs = self._new_heirs()
+        self._server.start()
         where = shown(self._arguments.store)
         log_event(log, logging.INFO, "queue server", f"queues of {self._owner} in {where} are served")
         self._server.run()
@@ -141,15 +142,17 @@ class _Program:
         return self._client.process.uplink.ready
 
     def _about(self) -> Mapping[str, Any]:
-        waits_for = self._store.waits_for or ("" if self._server is not None else "its store, which is being opened")
-        if not waits_for and not self._is_linked:
+        waits_for = self._store.waits_for
+        is_opening = self._server is None and not waits_for
+        if not waits_for and not is_opening and not self._is_linked:
             waits_for = f"the router at {self._url}"
         store = {
             "where": shown(self._arguments.store),
             "unanswered": self._store.unanswered,
             "restarts": self._store.restarts,
         }
-        return {"url": self._url, "owner": self._owner, "waits_for": waits_for, "store": store}
+        about = {"url": self._url, "owner": self._owner, "waits_for": waits_for, "is_opening": is_opening}
+        return {**about, "store": store}
 
     def _figures(self) -> Mapping[str, Any]:
         return {} if self._server is None else self._server.observer.rows

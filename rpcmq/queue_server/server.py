@@ -106,8 +106,8 @@ class QueueServer:
         self._services[name] = service
         self._on_ready(queue)
 
-    def run(self) -> None:
-        """Serve until :meth:`stop`, or until the store cannot be used any more."""
+    def start(self) -> None:
+        """Serve what is there, for those who put and for operators."""
         for name in self._known:
             self.serve(name)
         if not self._is_heir:
@@ -118,6 +118,9 @@ class QueueServer:
             everything.start(_ROUTER)
             self._services[""] = everything
         self._serve_operators()
+
+    def run(self) -> None:
+        """Give items to workers until :meth:`stop`, or until the store cannot be used any more."""
         while not self._is_over and not self.store.refusal:
             self._wake.wait(min(_LONGEST, max(0.001, self.queues.next_deadline() - monotonic())))
             self._wake.clear()

@@ -72,6 +72,7 @@ class Daemon:
         self._stopped = Event()
         self._signalled = False
         self._queues: QueueProcess | None = None
+        self._queue_state = ""
         self._has_namesake = False
         self._max_files = 0
 
@@ -98,10 +99,12 @@ class Daemon:
         self._monitor = self._start_monitor(settings.http)
         self._log_started()
         self._queues = start_queue_server(self.config, self._router, cores)
+        if self._queues is not None:
+            self._tell_of_queues()
         sidecar = start_shipper(self.config, cores) if self._ships() else None
         tune_gc()
         housekeeping = gevent.spawn(self._housekeeping)
-        self._notifier.ready(f"listening on {self._router.url}")
+        self._notifier.ready(self._status())
         self._stop.wait()
         self._notifier.stopping(f"draining, for at most {self.config.router.drain_seconds:g} s")
         stopping = monotonic()
@@ -181,10 +184,26 @@ class Daemon:
             if self._router.spool is not None:
                 self._router.spool.report(monotonic())
             if self._queues is not None:
+                self._tell_of_queues()
                 self._check_name()
             if watchdog is not None:
                 self._notifier.watchdog()
             gevent.sleep(step)
+
+    def _tell_of_queues(self) -> None:
+        """Let whoever finds no queue server know how it is, at each router of the mesh."""
+        assert self._queues is not None
+        state = self._queues.state
+        if state != self._queue_state:
+            self._queue_state = state
+            self._router.engine.mesh.queue_servers.tell(monotonic(), state)
+            self._router.shell.wake()
+            self._notifier.status(self._status())
+
+    def _status(self) -> str:
+        """One line for whoever looks at the service."""
+        queues = f"; queue server: {self._queue_state}" if self._queue_state else ""
+        return f"listening on {self._router.url}{queues}"
 
     def _check_name(self) -> None:
         """Say once that another router has the name that the items of work queues are known by."""
@@ -221,7 +240,7 @@ class Daemon:
                 log_event(log, logging.ERROR, "reload failed", f"SIGHUP: nothing changed: {line}")
         else:
             self._apply(changes, refused)
-        self._notifier.ready(f"listening on {self._router.url}")
+        self._notifier.ready(self._status())
 
     def _apply(self, changes: dict[str, Any], refused: dict[str, Any]) -> None:
         self.config = apply_live(self.config, changes)

@@ -95,7 +95,7 @@ class QueueProcess:
         """The pid of the server, or None: none runs, or it has not said so yet."""
         if not self._is_adopted:
             return self._child.pid
-        pid = self._status.read().get("pid")
+        pid = self._status.about().get("pid")
         return pid if isinstance(pid, int) and pid > 1 else None
 
     @property
@@ -110,6 +110,12 @@ class QueueProcess:
         about = {"state": state, "why": why, "pid": self.pid, "adopted": self._is_adopted, "restarts": self.restarts}
         return {"queues": {}, "store": {}, **said, **about}
 
+    @property
+    def state(self) -> str:
+        """The state of the server on one line, with the reason where there is one: ``unavailable: REASON``."""
+        state, why = self._state(self._status.about())
+        return f"{state}: {' '.join(why.split())}" if why else state
+
     def _state(self, said: Mapping[str, Any]) -> tuple[str, str]:
         if self._refusal:
             return "unavailable", self._refusal
@@ -117,6 +123,8 @@ class QueueProcess:
             return "draining", ""
         if self._status.heard is None:
             return "starting", ""
+        if said.get("is_opening") and monotonic() - self._status.heard <= _SILENCE:
+            return "starting", "its store is being opened"
         if self._status.left_out and monotonic() - self._status.heard > _SILENCE:
             return "silent", f"its last {self._status.left_out} lines were too long"
         if monotonic() - self._status.heard > _SILENCE:
@@ -198,7 +206,8 @@ class QueueProcess:
             return 0.0
         self.restarts += 1
         if code == HOPELESS:
-            self._refusal = str(self._status.read().get("waits_for") or "its settings or its store cannot be used")
+            said = self._status.about().get("waits_for")
+            self._refusal = f"it cannot open its store: {said}" if said else "its settings cannot be used"
             text = f"the queue server cannot work: {self._refusal}; started again in {_HOPELESS_PAUSE:g} s"
             log_event(log, logging.ERROR, "queue server failed", text, exit_code=code, seconds=_HOPELESS_PAUSE)
             return _HOPELESS_PAUSE
@@ -250,7 +259,7 @@ class QueueProcess:
             log_event(log, logging.WARNING, "queue server ended", "the adopted queue server ended; another is started")
 
     def _meet_orphan(self) -> None:
-        url, pid = self._status.read().get("url"), self.pid
+        url, pid = self._status.about().get("url"), self.pid
         if url == self._server.url:
             text = f"the queue server of an earlier life of this router goes on (pid {pid})"
             log_event(log, logging.INFO, "queue server adopted", text, pid=pid)

@@ -38,6 +38,10 @@ class Notifier:
         """Started, or done with a reload."""
         self._send(f"READY=1\nSTATUS={status}")
 
+    def status(self, status: str) -> None:
+        """Nothing is new but the text."""
+        self._send(f"STATUS={status}")
+
     def reloading(self) -> None:
         """A reload has begun; :meth:`ready` ends it."""
         # systemd orders a reload by this time (Type=notify-reload).

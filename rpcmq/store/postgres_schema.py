@@ -103,4 +103,4 @@ def prepare(connection: psycopg.Connection[tuple[object, ...]]) -> None:
         raise StoreError(f"queue store: no right to the schema 'rpcmq' of the database: {error}") from None
     if version is None or not isinstance(version[0], int) or version[0] > SCHEMA_VERSION:
         text = f"its tables have version {version and version[0]}, and this rpcmq knows {SCHEMA_VERSION}"
-        raise StoreError(f"queue store: {text}: a later one has used it")
+        raise StoreError(f"queue store: {text}: start the later one that has used it")

@@ -111,9 +111,9 @@ def _prepare(connection: apsw.Connection, path: Path) -> None:
         connection.pragma("application_id", _APPLICATION)
         connection.pragma("user_version", SCHEMA_VERSION)
     elif application != _APPLICATION:
-        raise StoreError(f"queue store {path}: it is a SQLite database of another program")
+        raise StoreError(f"queue store {path}: it is a SQLite database of another program: give another directory")
     elif version > SCHEMA_VERSION:
-        text = f"it has version {version}, and this rpcmq knows {SCHEMA_VERSION}: a later one has used it"
+        text = f"it has version {version}, and this rpcmq knows {SCHEMA_VERSION}: start the later one that has used it"
         raise StoreError(f"queue store {path}: {text}")
     elif version < SCHEMA_VERSION:
         text = f"it has version {version}, which no release has written: remove it"
@@ -124,7 +124,7 @@ def _prepare(connection: apsw.Connection, path: Path) -> None:
 def _refusal(path: Path, error: apsw.Error) -> StoreError:
     match error:
         case apsw.NotADBError():
-            text = "it is no SQLite database"
+            text = "it is no SQLite database: restore it from a copy, or move it away"
         case apsw.CorruptError():
             text = f"it is damaged ({error}): restore it from a copy"
         case apsw.ReadOnlyError() | apsw.CantOpenError() | apsw.PermissionsError():

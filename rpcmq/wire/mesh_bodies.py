@@ -16,6 +16,7 @@ __all__ = [
     "MAX_DOMAINS",
     "MAX_INCARNATION",
     "MAX_NEIGHBOURS",
+    "MAX_QUEUE_SERVER",
     "MAX_ROUTERS",
     "IntroduceBody",
     "KnowsBody",
@@ -32,6 +33,8 @@ _MAX_URL, _MAX_NAME, _MAX_KEY = 1024, 255, 40
 _MAX_URLS_LENGTH = _MAX_DOMAINS_LENGTH = 4096
 #: Most routers that one is linked to, and most domains of one.
 MAX_NEIGHBOURS, MAX_DOMAINS = 100, 100
+#: Most characters of the state of a queue server.
+MAX_QUEUE_SERVER = 300
 _MAX_ID = (1 << 32) - 1
 _ORIGIN = re.compile(f"[0-9a-f]{{{2 * ORIGIN_BYTES}}}")
 #: Of all lives of a router the last: an integer that every JSON parser reads exactly.
@@ -103,7 +106,7 @@ def _neighbours(name: str, value: Any) -> tuple[int, ...]:
 class MemberBody(MeshIdentity):
     """A router as it tells all others of itself, in MEMBERS."""
 
-    OPTIONAL = MeshIdentity.OPTIONAL | {"age"}
+    OPTIONAL = MeshIdentity.OPTIONAL | {"age", "queue_server"}
 
     #: Counts what it has told in this incarnation.
     sequence: int = integer(least=0, most=MAX_INCARNATION)
@@ -115,6 +118,8 @@ class MemberBody(MeshIdentity):
     age: int = integer(0, least=0, most=MAX_INCARNATION)
     #: Number of its processes that other routers could take; None: it does not tell.
     processes: int | None = integer(None, least=0, most=MAX_INCARNATION)
+    #: The state of its queue server, as ``starting`` or ``unavailable: REASON``; empty: it has none.
+    queue_server: str = text("", most=MAX_QUEUE_SERVER)
 
 
 def _members(name: str, value: Any) -> tuple[MemberBody, ...]:

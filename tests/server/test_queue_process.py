@@ -132,7 +132,8 @@ def test_one_that_cannot_work_says_why_and_is_left_alone_for_long(
 ) -> None:
     process = start("refuse")
     eventually(lambda: state(process) == "unavailable")
-    assert process.view()["why"] == "its store is of a later version"
+    assert process.view()["why"] == "it cannot open its store: its store is of a later version"
+    assert process.state == "unavailable: it cannot open its store: its store is of a later version"
     assert "its store is of a later version; started again in 60 s" in caplog.text
     assert len(written(tmp_path, "starts")) == 1
 

@@ -27,11 +27,13 @@ def test_states(manager: tuple[socket.socket, str]) -> None:
     notifier = Notifier({"NOTIFY_SOCKET": path})
     notifier.ready("fine")
     notifier.watchdog()
+    notifier.status("still fine")
     notifier.stopping("draining")
     notifier.reloading()
-    assert [listening.recv(200) for _ in range(3)] == [
+    assert [listening.recv(200) for _ in range(4)] == [
         b"READY=1\nSTATUS=fine",
         b"WATCHDOG=1",
+        b"STATUS=still fine",
         b"STOPPING=1\nSTATUS=draining",
     ]
     state, _, moment = listening.recv(200).partition(b"\nMONOTONIC_USEC=")

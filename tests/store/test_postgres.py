@@ -137,7 +137,9 @@ def test_tables_of_a_later_version_are_refused(database: str) -> None:
     PostgresStore(database, "a").close()
     with psycopg.connect(database, autocommit=True) as connection:
         connection.execute("UPDATE rpcmq.version SET version = 4")
-    with pytest.raises(StoreError, match="its tables have version 4, and this rpcmq knows 3: a later one has used it"):
+    with pytest.raises(
+        StoreError, match="its tables have version 4, and this rpcmq knows 3: start the later one that has used it"
+    ):
         PostgresStore(database, "a")
 
 

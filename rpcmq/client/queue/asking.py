@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from time import monotonic
 from typing import Any
 
+from rpcmq.client.queue.absence import absent
 from rpcmq.client.queue.places import ItemPlace, ItemState
 from rpcmq.client.queue.protocol import NO_RESULT, REFUSED, at_owner, check_queue
 from rpcmq.client.queue.puts import Producer
@@ -74,7 +75,7 @@ def result(place: ItemPlace, seconds: float) -> Steps[tuple[int, bytes]]:
         def ask(seconds: float, message: Mapping[str, Any] = message) -> Steps[Any]:
             return (yield Ask(at_owner(place.queue, place.owner), message, _AT_ONCE + _ANSWER, True))
 
-        state, kept, text = yield from _until_answered(ask, left)
+        state, kept, text = yield from _until_answered(ask, left, place.owner)
         if state == REFUSED:
             yield Pause(_LONGEST_PAUSE)
         elif state not in _UNENDED:
@@ -106,11 +107,14 @@ def _ask_owner(place: ItemPlace, method: str, seconds: float) -> Steps[Any]:
     def ask(seconds: float) -> Steps[Any]:
         return (yield Ask(at_owner(place.queue, place.owner), message, seconds, True))
 
-    return (yield from _until_answered(ask, seconds))
+    return (yield from _until_answered(ask, seconds, place.owner))
 
 
-def _until_answered(ask: Callable[[float], Steps[Any]], seconds: float) -> Steps[Any]:
+def _until_answered(ask: Callable[[float], Steps[Any]], seconds: float, owner: str = "") -> Steps[Any]:
     """Ask, within so many seconds, until there is an answer.
+
+    Args:
+        owner: who is asked; empty: any queue server, of which one must be there, or to be expected.
 
     Raises:
         CallError, RouterUnreachable: there was none.
@@ -121,8 +125,11 @@ def _until_answered(ask: Callable[[float], Steps[Any]], seconds: float) -> Steps
             return (yield from ask(max(0.001, deadline - monotonic())))
         except AccessDenied:
             raise
-        except (CallError, RouterUnreachable):
+        except (CallError, RouterUnreachable) as error:
             left = deadline - monotonic()
+            absence = absent(error) if isinstance(error, CallError) else None
+            if absence is not None and (left <= 0 or (absence.is_final and not owner)):
+                raise NoConsumer(absence.text(owner)) from error
             if left <= 0:
                 raise
         yield Pause(min(wait, left))

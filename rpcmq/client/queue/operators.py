@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from time import monotonic
+from typing import Any, TypeVar
 
 from rpcmq.client.client import Client
+from rpcmq.client.queue.absence import absent, in_words
 from rpcmq.client.queue.protocol import CHANGE, LOOK, OPERATORS, at_operators, at_owner
-from rpcmq.errors import PayloadRefused
+from rpcmq.errors import NoConsumer, PayloadRefused, RpcError
+from rpcmq.transport.current_hub import pause
 
-__all__ = ["Operators"]
+__all__ = ["Operators", "QueueServerAway"]
+
+T = TypeVar("T")
+#: Pauses between two questions (seconds): the first, and the longest.
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
+
+
+class QueueServerAway(RpcError):
+    """A router has a queue server, which does not answer; the text says how it is: ``is starting``."""
 
 
 class Operators:
@@ -23,18 +35,53 @@ class Operators:
         self._seconds = seconds
 
     def owners(self) -> list[str]:
-        """The names of all owners that a queue server of the mesh speaks for: its router, or one that is gone.
+        """The names of all owners: routers with a queue server, whether it runs or not, and those that are gone and
+        for which one speaks.
+
+        Where there is none yet, and not all routers are known, it waits until they are, or an owner is.
 
         Raises:
             RpcError: as for :meth:`rpcmq.Client.query`; it needs the right ``admin`` on ``addresses``, and on ``mesh``
                 where there are too many of them for one answer.
         """
+        deadline, wait = monotonic() + self._seconds, _FIRST_PAUSE
+        while True:
+            found, is_all = self._owners()
+            if found or is_all or monotonic() >= deadline:
+                return sorted(found)
+            pause(wait)
+            wait = min(_LONGEST_PAUSE, 2 * wait)
+
+    def _owners(self) -> tuple[set[str], bool]:
+        """The names of those that are known now, and whether there are no others."""
         seen = self._client.query("addresses", self._seconds)
         found = {row["server"] for row in seen["addresses"] if (row["exchange"], row["topic"]) == (OPERATORS, LOOK)}
         if seen["truncated"]:
             view = self._client.query("mesh", self._seconds)
             found |= {view["router"], *(row["name"] for row in view["routers"])}
-        return sorted(found - {""})
+        # Routers of an earlier version tell of none that is not linked.
+        return (found | seen.get("queue_servers", {}).keys()) - {""}, seen.get("queue_servers_all", True)
+
+    def wait_for(self, owner: str, ask: Callable[[], T]) -> T:
+        """Return what ``ask`` returns, which asks the queue server of ``owner``, and is asked again while that starts.
+
+        Raises:
+            NoConsumer: there is none.
+            QueueServerAway: there is one, which does not answer, for the reason in the text.
+        """
+        deadline, wait = monotonic() + self._seconds, _FIRST_PAUSE
+        while True:
+            try:
+                return ask()
+            except NoConsumer as error:
+                if (absence := absent(error)) is None or absence.is_without(owner):
+                    raise
+                if absence.is_unavailable(owner) or monotonic() >= deadline:
+                    if owner in absence.states:
+                        raise QueueServerAway(in_words(absence.states[owner])) from error
+                    raise
+            pause(wait)
+            wait = min(_LONGEST_PAUSE, 2 * wait)
 
     def look(self, owner: str, method: str, **args: Any) -> Any:
         """Ask the queue server of ``owner`` for something.

@@ -10,6 +10,7 @@ from time import monotonic
 from typing import Any
 
 from rpcmq.client.arguments import check_seconds, request_body
+from rpcmq.client.queue.absence import absent
 from rpcmq.client.queue.content_digest import content_digest
 from rpcmq.client.queue.places import ItemPlace
 from rpcmq.client.queue.protocol import PRIORITIES, PutAnswer, Record, all_queues, at_owner, check_queue
@@ -126,7 +127,7 @@ class Producer:
         """The owner at which this client puts the items of ``queue``."""
         owner = self._owners.get(queue)
         if owner is None:
-            owner = self._owners[queue] = str((yield Ask(all_queues(), _opening(queue), seconds, False)))
+            owner = self._owners[queue] = str((yield Ask(all_queues(), _opening(queue), seconds, True)))
         return owner
 
     def open_at(self, owner: str, queue: str, seconds: float) -> Steps[None]:
@@ -167,6 +168,8 @@ class _Attempt:
                 yield from producer.open_at(owner, queue, self._left())
         except (CallError, RouterUnreachable) as error:
             self._failed(error)
+            if not self._asked and isinstance(error, CallError):
+                self._refuse_if_final(error)
             return None
         try:
             answer = yield from producer.offer(owner, queue, self._records, self._left())
@@ -184,6 +187,11 @@ class _Attempt:
         if isinstance(error, AccessDenied) and not self._asked:
             raise error
         self._reason = error
+
+    def _refuse_if_final(self, error: CallError) -> None:
+        absence = absent(error)
+        if absence is not None and absence.is_final:
+            raise PutRefused(f"queue {self._queue!r}: nothing was put: {absence.text()}") from error
 
     def _receipts(self, owner: str, answer: PutAnswer) -> list[ItemPlace]:
         if answer.refusal:
@@ -210,13 +218,16 @@ class _Attempt:
             raise self._reason
         if not self._asked:
             raise PutRefused(
-                f"queue {self._queue!r}: nothing was put within {seconds:g} s: {self._reason}. Is there a router with "
-                "a queue (rpcmq router --queue-dir DIR)?"
+                f"queue {self._queue!r}: nothing was put within {seconds:g} s: {self._why()}"
             ) from self._reason
         raise PutUnknown(
             f"queue {self._queue!r}: {self._asked} has not said within {seconds:g} s whether it has the "
-            f"{len(self._records)} item(s): {self._reason}. Put again with the same id, nothing is put twice"
+            f"{len(self._records)} item(s): {self._why()}. Put again with the same id, nothing is put twice"
         ) from self._reason
+
+    def _why(self) -> str:
+        absence = absent(self._reason) if isinstance(self._reason, CallError) else None
+        return absence.text(self._asked) if absence is not None else str(self._reason)
 
     def _left(self) -> float:
         return max(0.001, self._deadline - monotonic())

@@ -7,14 +7,15 @@ from typing import Any
 
 from rpcmq.core.router.mesh.interest import Interest
 from rpcmq.core.router.mesh.own_addresses import key_of, places_of
+from rpcmq.core.router.mesh.queue_servers import QueueServers
 from rpcmq.core.router.view_rows import MAX_ROWS, SMALL, View, rows_of
 from rpcmq.wire.interest import PlaceState, is_address, place_of_key
 
 __all__ = ["addresses"]
 
 
-def addresses(interest: Interest, own_name: str) -> View:
-    """Each address that is known to this router, with the number of its consumers at each router."""
+def addresses(interest: Interest, own_name: str, servers: QueueServers) -> View:
+    """Each address that is known to this router, with the number of its consumers at each router; and queue servers."""
     own: dict[bytes, int] = {}
     for number, topic in enumerate(list(interest.directory), 1):
         for place in places_of(topic):
@@ -38,7 +39,8 @@ def addresses(interest: Interest, own_name: str) -> View:
                     rows[key] = _row(key, here | there)
         if not number % SMALL:
             yield
-    return rows_of("addresses", [row for _, row in sorted(rows.items())], total)
+    view = rows_of("addresses", [row for _, row in sorted(rows.items())], total)
+    return view | {"queue_servers": servers.states(), "queue_servers_all": servers.are_all_known}
 
 
 def _row(key: bytes, consumers: dict[str, int]) -> dict[str, Any]:

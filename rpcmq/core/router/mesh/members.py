@@ -157,6 +157,7 @@ class Members(MeshPart):
             neighbours=self._usable_neighbours(),
             left=context.targets.closed == "left",
             processes=context.processes,
+            queue_server=context.own.queue_server,
         )
 
     def _usable_neighbours(self) -> tuple[int, ...]:

@@ -29,6 +29,7 @@ from rpcmq.core.router.mesh.part import MeshContext, MeshPart
 from rpcmq.core.router.mesh.pieces import Pieces
 from rpcmq.core.router.mesh.places import Places
 from rpcmq.core.router.mesh.process_balance import Balance
+from rpcmq.core.router.mesh.queue_servers import QueueServers
 from rpcmq.core.router.mesh.relays import Relays
 from rpcmq.core.router.mesh.run_reports import RunReports
 from rpcmq.core.router.mesh.targets import Targets
@@ -117,11 +118,12 @@ class Mesh(NodeType):
                 self.kinds[Kind(kind)] = handler
             if type(part).next_deadline is not MeshPart.next_deadline:
                 self._deadlines.append(part.next_deadline)
-        members = self.members
+        members, servers = self.members, QueueServers(context)
+        self.queue_servers = servers
         interest = next(part for part in self.parts if isinstance(part, Interest))
         self.views = {
             "mesh": lambda now: mesh_view(context, self.handshake, members, now),
-            "addresses": lambda now: addresses(interest, self.own.name),
+            "addresses": lambda now: addresses(interest, self.own.name, servers),
         }
         self.controls = {
             "control.mesh.join": members.join_on_demand,

@@ -18,7 +18,7 @@ from rpcmq.core.router.faults import reraise
 from rpcmq.core.router.forwarded import Forwarded
 from rpcmq.core.router.journal import Journal
 from rpcmq.core.router.link_table import LinkTable
-from rpcmq.core.router.model import Link, Request
+from rpcmq.core.router.model import Destination, Link, Request
 from rpcmq.core.router.request_states import TRANSITIONS, end_event
 from rpcmq.core.router.roundrobin import explain
 from rpcmq.core.router.roundrobin.acknowledgements import DeliveryAcknowledgements
@@ -47,8 +47,8 @@ class RequestTable:
     """Requests from their acceptance to their end, wherever they are meanwhile."""
 
     __slots__ = (
-        "_links", "_notices", "_settings", "calls_in_flight", "counters", "deadlines", "draining", "drops",
-        "journal", "last_number", "log", "on_fault", "on_forwarded_ended", "on_forwarded_run", "on_recorded",
+        "_links", "_notices", "_settings", "about_absent", "calls_in_flight", "counters", "deadlines", "draining",
+        "drops", "journal", "last_number", "log", "on_fault", "on_forwarded_ended", "on_forwarded_run", "on_recorded",
         "owes_answers", "receipts", "turns",
     )  # fmt: skip
 
@@ -71,6 +71,8 @@ class RequestTable:
         self.journal = Journal()
         self.drops = Drops()
         self._notices = DropNotices()
+        #: Returns the details of an error for want of consumers, beside the address.
+        self.about_absent: Callable[[Destination], dict[str, Any]] = lambda destination: {}
         #: Gets each request that has ended; None: off.
         self.log: DispatchLog | None = None
         #: Called with each request that :meth:`record` has ended, and its outcome; None: nobody watches.
@@ -306,6 +308,8 @@ class RequestTable:
             caster: the link of the sender if it is a cast that has just come, and that is to be told.
         """
         text, details = why
+        if outcome is Outcome.NO_CONSUMER:
+            details |= self.about_absent(request.destination)
         waits = caster is not None and outcome is Outcome.OVERLOADED and not request.flags & Flag.CONFIRM
         told = request.is_call or caster is not None
         # It may still be accepted in another format.
