@@ -14,7 +14,7 @@ from rpcmq.client.queue.offers import Offers
 from rpcmq.client.queue.places import ItemPlace, place_of
 from rpcmq.client.queue.puts import PutOptions
 from rpcmq.client.queue.settings import QueueSettings
-from rpcmq.client.queue.steps import Pause, Steps
+from rpcmq.client.queue.steps import Pause, Steps, Wait
 from rpcmq.client.shown_names import shown_as
 from rpcmq.errors import RpcError
 from rpcmq.wire import Address
@@ -123,6 +123,7 @@ class QueueVerbs(BaseClient):
             if isinstance(step, Pause):
                 await asyncio.sleep(step.seconds)
                 continue
+            assert not isinstance(step, Wait)  # tasks share no offers
             try:
                 answer = await self._call_queue(step.topic, step.message, step.seconds, mandatory=step.mandatory)
             except RpcError as raised:

@@ -62,5 +62,5 @@ class Offers:
     def _producer_for(self, process: Process) -> Producer:
         """The producer of this client; after a fork, which has copied that of the parent, a new one."""
         if self._producer is None or self._producer_of is not process:
-            self._producer, self._producer_of = Producer(process.codec), process
+            self._producer, self._producer_of = Producer(process.codec, process.shell), process
         return self._producer

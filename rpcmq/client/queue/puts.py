@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import count
 from secrets import randbits
 from time import monotonic
@@ -15,6 +16,7 @@ from rpcmq.client.queue.content_digest import content_digest
 from rpcmq.client.queue.places import ItemPlace
 from rpcmq.client.queue.protocol import PRIORITIES, PutAnswer, Record, all_queues, at_owner, check_queue
 from rpcmq.client.queue.records import pack_records
+from rpcmq.client.queue.shared_offers import SharedOffers
 from rpcmq.client.queue.steps import Ask, Pause, Steps
 from rpcmq.errors import (
     AccessDenied,
@@ -29,6 +31,7 @@ from rpcmq.errors import (
 from rpcmq.payload import Codec
 from rpcmq.payload.bounded_text import short_repr
 from rpcmq.transport.originals import allocate_lock
+from rpcmq.transport.shell import ClientShell
 
 __all__ = ["Producer", "PutOptions", "record_of"]
 
@@ -79,10 +82,14 @@ class Producer:
 
     Args:
         codec: encodes what is put.
+        shell: where those who put wait.
     """
 
-    def __init__(self, codec: Codec) -> None:
+    def __init__(self, codec: Codec, shell: ClientShell) -> None:
         self._codec = codec
+        self._shell = shell
+        # Tasks and threads wait elsewhere than in that loop.
+        self._shared = SharedOffers(shell.event) if shell.outside is None else None
         self._owners: dict[str, str] = {}
         # Of this process alone: a child of a fork makes a producer of its own.
         self._number = randbits(63) or 1
@@ -140,6 +147,12 @@ class Producer:
 
     def offer(self, owner: str, queue: str, records: Sequence[Record], seconds: float) -> Steps[PutAnswer]:
         """Offer ``records`` to ``owner`` once."""
+        send = partial(self._send, owner, queue)
+        if self._shared is None or len(records) != 1 or not self._shell.is_current:
+            return (yield from send(records, seconds))
+        return (yield from self._shared.offer(queue, owner, records[0], seconds, send))
+
+    def _send(self, owner: str, queue: str, records: Sequence[Record], seconds: float) -> Steps[PutAnswer]:
         args = {"producer": self._number, "records": pack_records(records)}
         message = {"method": "put", "args": args}
         return PutAnswer(*(yield Ask(at_owner(queue, owner), message, seconds, True)))

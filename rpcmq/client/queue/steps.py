@@ -7,9 +7,10 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from rpcmq.errors import RpcError
 from rpcmq.transport.current_hub import pause
+from rpcmq.transport.shell import WaitableEvent
 from rpcmq.wire import Address
 
-__all__ = ["Ask", "Caller", "Pause", "Steps", "take"]
+__all__ = ["Ask", "Caller", "Pause", "Steps", "Wait", "take"]
 
 T = TypeVar("T")
 
@@ -33,7 +34,13 @@ class Pause(NamedTuple):
     seconds: float
 
 
-Steps = Generator[Ask | Pause, Any, T]
+class Wait(NamedTuple):
+    """Wait for somebody else; only where that is a greenlet of the same loop."""
+
+    event: WaitableEvent
+
+
+Steps = Generator[Ask | Pause | Wait, Any, T]
 
 
 class Caller(Protocol):
@@ -45,6 +52,14 @@ class Caller(Protocol):
 
 def take(steps: Steps[T], call: Caller) -> T:
     """Take all ``steps`` here; return their result."""
+    try:
+        return _take(steps, call)
+    finally:
+        # Now, and not when it is garbage: others may wait for what they were about to do.
+        steps.close()
+
+
+def _take(steps: Steps[T], call: Caller) -> T:
     answer: Any = None
     error: RpcError | None = None
     while True:
@@ -56,6 +71,9 @@ def take(steps: Steps[T], call: Caller) -> T:
         answer = error = None
         if isinstance(step, Pause):
             pause(step.seconds)
+            continue
+        if isinstance(step, Wait):
+            step.event.wait()
             continue
         try:
             answer = call(step.topic, step.message, step.seconds, mandatory=step.mandatory)
