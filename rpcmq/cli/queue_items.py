@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from rpcmq.cli.exit_codes import ExitCode
 from rpcmq.cli.options import State, connects, json_option
 from rpcmq.cli.output import Output, add_row, print_folded, print_json, table, typed_json
 from rpcmq.cli.queue_owners import Answers, ask, known, of_owners, say_silent, silent_code
@@ -125,7 +126,9 @@ def dead_command(
 
 
 def _tell(output: Output, owner: str, row: dict[str, Any]) -> None:
-    head = f"{row['item']} of {owner}: {row['id']}, {row.get('method', '')}, put {age(row['age'])} ago"
+    put = "" if row["age"] is None else f"put {age(row['age'])} ago"
+    what = ", ".join(each for each in (row["id"], row.get("method", ""), put) if each) or row["reason"]
+    head = f"{row['item']} of {owner}: {what}"
     output.print(plain(head), markup=False, style="bold")
     for each in row["story"]:
         worker = f" at {each['worker']}" if each["worker"] else ""
@@ -148,8 +151,9 @@ def retry_command(
     """Put dead items of QUEUE again, to be tried as often as new ones: each ITEM, or all.
 
     `rpcmq queue dead QUEUE` names them in the first column. Damaged ones stay dead. Where several owners have dead
-    items, --owner says whose ITEM is meant. The exit code is 1 if none was put again, or a queue server does not
-    answer; it goes on with what takes longer than --timeout.
+    items, --owner says whose ITEM is meant. The exit code is 1 if an ITEM is not among the dead, which is named, or a
+    queue server does not answer; it goes on with what takes longer than --timeout. --all where there are none is done
+    at once, and well.
     """
     return _change(state, queue, items, is_all, owner, timeout, "retry", "put again")
 
@@ -213,14 +217,17 @@ def _change(
 
     answers = ask(state, owner, timeout, change)
     found = known(answers, queue)
-    total = sum(answer["items"] for answer in found.values())
     if state.json:
         _print_json(queue, found, answers)
     else:
+        nothing = f"no {(more or {}).get('state', 'dead')} items: nothing to do"
         for name, answer in found.items():
-            click.echo(plain(f"{queue} of {name}: {counted(answer['items'], 'item')} {done}"))
+            text = f"{counted(answer['items'], 'item')} {done}" if answer["items"] or keys is not None else nothing
+            click.echo(plain(f"{queue} of {name}: {text}"))
+            for item, why in answer["missed"].items():
+                click.echo(plain(f"rpcmq: item {item} of queue {queue} of {name} was not {done}: {why}"), err=True)
         say_silent(Output(stderr=True), answers)
-    return silent_code(answers) if total else 1
+    return ExitCode.FAILED if any(answer["missed"] for answer in found.values()) else silent_code(answers)
 
 
 def _only_owner(state: State, queue: str, timeout: float) -> str:

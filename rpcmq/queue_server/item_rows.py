@@ -23,7 +23,7 @@ def item_row(view: ItemView, wall: int, has_story: bool = False, has_message: bo
     """
     row: dict[str, Any] = {
         "item": f"{view.priority}/{view.number}",
-        "id": view.id.decode(errors="replace") or "{:x}-{}".format(*view.maker),
+        "id": _id(view),
         "state": view.state,
         "age": _seconds(wall - view.at) if view.at else None,
         "dead_for": _seconds(wall - view.since) if view.state == "dead" else None,
@@ -44,6 +44,13 @@ def item_row(view: ItemView, wall: int, has_story: bool = False, has_message: bo
             for each in view.story.endings
         ]
     return row
+
+
+def _id(view: ItemView) -> str:
+    """The id as text; empty: the item is damaged, and it is not known."""
+    if view.id or not any(view.maker):
+        return view.id.decode(errors="replace")
+    return "{:x}-{}".format(*view.maker)
 
 
 def _reason(view: ItemView) -> str:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, fields, replace
+from functools import partial
 from time import monotonic
 from typing import Any
 
 from gevent.event import AsyncResult
 
 from rpcmq.client.queue.protocol import check_queue
+from rpcmq.core.queue.given import Key
 from rpcmq.core.queue.operators import Operators
 from rpcmq.core.queue.policy import Policy
 from rpcmq.core.queue.queues import Queues
@@ -147,43 +149,56 @@ class Change:
     # --- items -------------------------------------------------------------------------------
 
     def retry(self, ctx: Any, queue: str, items: Items | None) -> dict[str, Any] | None:
-        """Put dead items again, to be tried as often as new ones; all of them where ``items`` is None."""
-        return self._counted(
-            queue, "put again", lambda now, then: self._operators.retry(now, queue, then, _keys(items))
-        )
+        """Put dead items again, to be tried as often as new ones; all of them where ``items`` is None.
+
+        Returns:
+            ``items``: their number; ``missed``: item -> the reason, for those that are named and stay as they are.
+        """
+        return self._change(queue, "put again", items, partial(self._operators.retry, monotonic(), queue))
 
     def drop(self, ctx: Any, queue: str, items: Items | None) -> dict[str, Any] | None:
-        """Forget dead items; all of them where ``items`` is None."""
-        return self._counted(queue, "dropped", lambda now, then: self._operators.drop(now, queue, then, _keys(items)))
+        """Forget dead items; all of them where ``items`` is None. Returns the same as :meth:`retry`."""
+        return self._change(queue, "dropped", items, partial(self._operators.drop, monotonic(), queue))
 
     def move(self, ctx: Any, queue: str, to: str, state: str, items: Items | None) -> dict[str, Any] | None:
-        """Put items, dead ones or all that are ready, into the queue ``to``, which is made if it is not there."""
+        """Put items, dead ones or all that are ready, into the queue ``to``, which is made if it is not there.
+
+        Returns the same as :meth:`retry`.
+        """
         if queue not in self._served:
             return None
         self._serve(check_queue(to))
-        operators, moved = self._operators, f"moved to {to!r}"
+        operators, now, moved = self._operators, monotonic(), f"moved to {to!r}"
         if state == "dead":
-            return self._counted(
-                queue, moved, lambda now, then: operators.move_dead(now, queue, to, then, _keys(items))
-            )
-        return self._counted(queue, moved, lambda now, then: operators.move_ready(now, queue, to, then))
+            return self._change(queue, moved, items, partial(operators.move_dead, now, queue, to))
+        return self._change(queue, moved, None, lambda then, keys: operators.move_ready(now, queue, to, then))
 
-    def _counted(
-        self, queue: str, done: str, change: Callable[[float, Callable[[int], object]], None]
-    ) -> dict[str, Any] | None:
+    def _change(
+        self, queue: str, done: str, items: Items | None,
+        change: Callable[[Callable[[int], object], list[Key] | None], None],
+    ) -> dict[str, Any] | None:  # fmt: skip
         if queue not in self._served:
             return None
-        changed: AsyncResult[int] = AsyncResult()
-        change(monotonic(), changed.set)
-        items = changed.get()
-        if items:
-            _note(queue, f"queue {queue!r}: {items} item(s) {done} by an operator", items=items)
-        return {"items": items}
+        count, missed = 0, dict[str, str]()
+        for keys in [None] if items is None else [[(int(priority), int(number))] for priority, number in items]:
+            changed: AsyncResult[int] = AsyncResult()
+            change(changed.set, keys)
+            count += (now_changed := changed.get() or 0)
+            if keys is not None and not now_changed and len(missed) < _MOST:
+                missed["{}/{}".format(*keys[0])] = self._why_not(queue, *keys[0])
+        if count:
+            _note(queue, f"queue {queue!r}: {count} item(s) {done} by an operator", items=count)
+        return {"items": count, "missed": missed}
+
+    def _why_not(self, queue: str, priority: int, number: int) -> str:
+        """Say why an item was not changed as dead ones are."""
+        found: AsyncResult[ItemView | None] = AsyncResult()
+        self._operators.show(queue, priority, number, found.set)
+        view = found.get()
+        if view is None:
+            return "there is no such item: it has ended, or was never put"
+        return "it is damaged: drop it" if view.damage else f"it is {view.state}, not dead"
 
 
 def _note(queue: str, text: str, **fields: Any) -> None:
     log_event(log, logging.INFO, "queue changed", text, queue=queue, **fields)
-
-
-def _keys(items: Items | None) -> list[tuple[int, int]] | None:
-    return None if items is None else [(int(priority), int(number)) for priority, number in items]

@@ -85,9 +85,17 @@ def test_retry_puts_dead_items_again(system: list[InProcessRouter], invoke: Invo
     assert (ended.returncode, ended.stdout) == (0, "tried of a: 1 item put again\n")
     ended = invoke("queue", "retry", "tried", name, *at)
     assert (ended.returncode, ended.stdout) == (1, "tried of a: 0 items put again\n")
+    no_such = "there is no such item: it has ended, or was never put"
+    assert ended.stderr == f"rpcmq: item {name} of queue tried of a was not put again: {no_such}\n"
+    other = rows_of(invoke, system[0], "dead", "tried")[0]["item"]
+    ended = invoke("queue", "retry", "tried", other, "9/99", *at)
+    assert (ended.returncode, ended.stdout) == (1, "tried of a: 1 item put again\n") and "item 9/99" in ended.stderr
     assert answer_of(invoke("queue", "retry", "tried", "--all", "--json", *at))["owners"] == [
-        {"owner": "a", "items": 2}
+        {"owner": "a", "items": 1, "missed": {}}
     ]
+    for verb in (["retry"], ["drop"], ["move", "--to", "by-hand"]):
+        ended = invoke("queue", verb[0], "tried", *verb[1:], "--all", *at)
+        assert (ended.returncode, ended.stdout) == (0, "tried of a: no dead items: nothing to do\n")
     with Worker("tried", Billing(), router=system[0].url):
         eventually(lambda: row_of(invoke, system[0], "tried")["counters"]["failed"] == 12)
         eventually(lambda: row_of(invoke, system[0], "tried")["dead"] == 3)
@@ -131,7 +139,8 @@ def test_an_item_of_several_owners_needs_the_owner(system: list[InProcessRouter]
     ended = invoke("queue", "drop", "shared", "0/1", *at)
     assert ended.returncode == 2 and "several routers have a queue 'shared' (a, b): say --owner" in ended.stderr
     ended = invoke("queue", "drop", "shared", "0/1", "--owner", "b", *at)
-    assert (ended.returncode, ended.stdout) == (1, "shared of b: 0 items dropped\n"), "it is not dead"
+    assert (ended.returncode, ended.stdout) == (1, "shared of b: 0 items dropped\n")
+    assert "was not dropped: it is postponed, not dead" in ended.stderr
     assert invoke("queue", "drop", "shared", *at).returncode == 2
 
 
