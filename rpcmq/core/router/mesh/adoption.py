@@ -97,6 +97,7 @@ class Adoption(MeshPart):
         self.witness.tell_all(now, link)
         for question in self._questions.values():
             if self._routers.may_know(link, question.place):
+                question.put_to[neighbour.identity.id] = neighbour
                 link.send(question.where())
 
     def neighbour_changed(self, now: float, neighbour: Neighbour) -> None:
@@ -107,6 +108,8 @@ class Adoption(MeshPart):
     def neighbour_gone(self, now: float, neighbour: Neighbour, reason: str) -> None:
         """It may have known consumers that nobody else knows."""
         self._routers.gone(now, neighbour)
+        for question in self._questions.values():
+            question.put_to.pop(neighbour.identity.id, None)
         self._decide_each(now)
 
     def _registered(self, now: float, consumer: Consumer) -> None:
@@ -222,6 +225,7 @@ class Adoption(MeshPart):
             question.roll[consumer.link.origin] = consumer.link.identity, self._context.own.name
         where = question.where()
         for neighbour in self._routers.of(question.place):
+            question.put_to[neighbour.identity.id] = neighbour
             neighbour.link.send(where)
         self.witness.ask_consumers(question.place, question.is_call, [(e.request.key, e.stamp) for e in asked])
         self._decide_all(now, question)
@@ -375,6 +379,8 @@ class Adoption(MeshPart):
         overdue = deque(each for each in self._questions.values() if each.until <= now)
         while overdue:
             question = overdue.popleft()
+            for neighbour in question.silent_routers():
+                neighbour.link.counters["questions not answered"] += 1
             for asked in list(question.asked.values()):
                 if asked.request.outcome is None:
                     self._lose(now, asked, asked.why_lost())

@@ -2,7 +2,9 @@
 
 A consumer that was given anything is known to two routers (rules ``names`` and ``announce``). What had been ended by
 one that is gone, or what that had when it left, is known to its own router only. So nothing is decided before each one
-that answers has spoken, and all but one, whether they answer or not.
+that answers has spoken, and all but one, whether they answer or not. One that answers heartbeats, and no question, may
+be the only one that knows: the message is given up in time, not started, for it must not run twice. What may run twice
+is not asked for.
 """
 
 from __future__ import annotations
@@ -59,10 +61,9 @@ class AskedRouters:
         Args:
             known: the number of routers that the sender knew of; 0: not told.
         """
-        told = question.told
-        if any(each.link.is_responsive and each.identity.id not in told for each in self.of(question.place)):
+        if question.silent_routers():
             return False
-        return len(told) + 1 >= max(self.count(question.place), known - 1)
+        return len(question.told) + 1 >= max(self.count(question.place), known - 1)
 
     def expire(self, now: float) -> None:
         """Forget those that were lost long ago."""

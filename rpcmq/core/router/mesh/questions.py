@@ -8,6 +8,7 @@ from __future__ import annotations
 from itertools import islice
 
 from rpcmq.core.router.mesh.fences import PlaceKey, name_of
+from rpcmq.core.router.mesh.neighbours import Neighbour
 from rpcmq.core.router.mesh.places import Tag
 from rpcmq.core.router.mesh.searches import Patience, Search
 from rpcmq.core.router.model import Request
@@ -32,12 +33,13 @@ class Question:
         is_call: whether the messages are calls.
         roll: those who could have had one.
         told: ids of the other routers that have said which consumers they know.
+        put_to: the other routers that were asked, and are linked, by id.
         asked: the messages that are still asked for, by key.
         put_at, until: when it is put, and given up (monotonic seconds).
         sought: the consumer that has left with the messages; None: it may be anybody.
     """
 
-    __slots__ = ("asked", "is_call", "number", "place", "put_at", "roll", "sought", "told", "until")
+    __slots__ = ("asked", "is_call", "number", "place", "put_at", "put_to", "roll", "sought", "told", "until")
 
     def __init__(
         self,
@@ -56,7 +58,12 @@ class Question:
         self.sought = sought
         self.roll: Roll = {}
         self.told: set[int] = set()
+        self.put_to: dict[int, Neighbour] = {}
         self.asked: dict[bytes, Asked] = {}
+
+    def silent_routers(self) -> list[Neighbour]:
+        """The routers that have not said which consumers they know, although they answer heartbeats."""
+        return [each for id, each in self.put_to.items() if each.link.is_responsive and id not in self.told]
 
     def where(self) -> bytes:
         """The WHERE that puts it to a router, about all messages that are still asked for."""
@@ -106,8 +113,11 @@ class Asked:
             return "about to be asked for"
         some = self.roll | dict(islice(question.roll.items(), _LOOKED_AT))
         silent = [name for origin, name in some.items() if origin not in self.promised][:_NAMED]
-        names = ", ".join(f"{name}, which was at router {router}" if router else name for name, router in silent)
-        return f"asked for {now - question.put_at:.1f} s ago: no word from {names or 'another router, or consumer'}"
+        names = [f"{name}, which was at router {router}" if router else name for name, router in silent]
+        names += [f"router {each.name}" for each in question.silent_routers()[:_NAMED]]
+        return (
+            f"asked for {now - question.put_at:.1f} s ago: no word from {', '.join(names) or 'a router that is gone'}"
+        )
 
     def why_lost(self) -> str:
         """Say why it is given up: somebody may have started it, and does not say."""
@@ -116,4 +126,11 @@ class Asked:
         if text and silent and silent.keys() <= self.roll.keys():
             return f"{text}, and has come to no router {within}"
         names = ", ".join(f"{name} ({router})" if router else name for name, router in list(silent.values())[:5])
-        return f"{text}{'; ' if text else ''}{names or 'a router'} did not say {within} whether it had it"
+        why = [text] if text else []
+        if names:
+            why.append(f"{names} did not say {within} whether it had it")
+        silent_routers = self.question.silent_routers() if self.question is not None else []
+        if silent_routers or not names:
+            routers = ", ".join(f"router {each.name}" for each in silent_routers[:5]) or "a router that is gone"
+            why.append(f"{routers} did not say {within} who may have had it")
+        return "; ".join(why)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from rpcmq.core.router.settings import Settings
+from rpcmq.errors import Outcome
 from rpcmq.testing.mesh_network import MeshNetwork, Process
-from rpcmq.wire import Kind
+from rpcmq.wire import Flag, Kind
 from rpcmq.wire.adoption import HERE_RECORD, Word, where_records
 
 
@@ -74,4 +75,50 @@ def test_a_consumer_that_finishes_what_it_has_is_asked_for_messages_to_its_own_s
     leaving.reply(running)
     net.advance(0.1)
     node.reply(node.take(Kind.REQUEST), b"done")
+    assert call.end.payload == b"done"
+
+
+def ask_nothing_of(net: MeshNetwork, router: str) -> None:
+    """Let ``router`` answer no question, and everything else."""
+    for neighbour in net.router_of(router).mesh.neighbours:
+        neighbour.link.handlers[Kind.WHERE] = lambda now, link, message: None
+
+
+@pytest.mark.parametrize("kind", [Kind.REQUEST, Kind.CAST])
+@pytest.mark.parametrize("is_silent", [False, True])
+def test_a_router_that_answers_heartbeats_and_no_question_is_named_and_counted(
+    net: MeshNetwork, kind: Kind, is_silent: bool
+) -> None:
+    """It may be the only one that knows who has had the message: that is given up in time, and not started."""
+    other, api = consumer(net, "other", "b"), net.process("api", router="a")
+    call = api._message(kind, "jobs", "run", b"", server="nobody", ttl=60)
+    if is_silent:
+        ask_nothing_of(net, "c")
+    api.move("b")
+    api._message(kind, "jobs", "run", b"", key=call.key, hops=1, flags=Flag.RESENT, ttl=60)
+    net.advance(3.0)
+    not_had(other)
+    admin = net.process("admin", router="b")
+    counters = net.router_of("b").mesh.neighbours.by_id[3].link.counters
+    if not is_silent:
+        assert other.take(kind).key == call.key and not counters["questions not answered"]
+        return
+    (row,) = admin.query("stuck")["stuck"]
+    assert row["why"].endswith(": no word from router c")
+    net.advance(8.0)
+    assert [m for m in other.inbox if m.kind is kind] == [] and counters["questions not answered"] == 1
+    if kind is Kind.REQUEST:
+        assert call.end.outcome is Outcome.LINK_LOST
+        text = "router c did not say within 10 s (mesh.recovery_seconds) who may have had it; it may have run"
+        assert call.end.body["text"] == text
+
+
+def test_what_may_run_twice_goes_on_although_a_router_answers_no_question(net: MeshNetwork) -> None:
+    other, api = consumer(net, "other", "b"), net.process("api", router="a")
+    call = api.request("jobs", server="nobody", ttl=60, flags=Flag.IDEMPOTENT)
+    ask_nothing_of(net, "c")
+    api.move("b")
+    api.request("jobs", key=call.key, hops=1, flags=Flag.RESENT | Flag.IDEMPOTENT, ttl=60)
+    net.advance(0.1)
+    other.reply(other.take(Kind.REQUEST), b"done")
     assert call.end.payload == b"done"
