@@ -29,6 +29,8 @@ log = logging.getLogger("rpcmq.queue")
 
 #: The time of a declaration is noted under this name and that of the queue.
 _DECLARED = "declared "
+#: Queues whose declared settings are kept.
+_MOST = 1000
 #: Queues that are told of in one message.
 _AT_ONCE = 100
 #: The others are asked so often (seconds) for what was declared, and this much before what is known (milliseconds).
@@ -84,6 +86,9 @@ class Declarations:
         """Take over settings that were declared elsewhere, where they are newer than what is known here."""
         for queue, at, settings in declared:
             if at <= self._times.get(check_queue(queue), 0):
+                continue
+            if queue not in self._times and len(self._times) >= _MOST:
+                log.warning("queue %r: its settings are not taken over: %d queues have been declared", queue, _MOST)
                 continue
             try:
                 policy = replace(self._queues.queue(queue).policy, **settings)

@@ -13,13 +13,13 @@ import gevent
 from gevent.event import Event
 
 from rpcmq.client import Client
-from rpcmq.client.failures import ToldFailure
 from rpcmq.client.queue.messages import Message
 from rpcmq.client.queue.protocol import DONE, REJECTED, WorkAnswer, WorkOrder, to_workers
 from rpcmq.client.told_call import call_and_tell
 from rpcmq.core.queue.work_queue import Given, WorkQueue
-from rpcmq.errors import CallError, CallTimeout, LinkLost, NoConsumer, PayloadError, RemoteError, RpcError
+from rpcmq.errors import CallError, CallTimeout, LinkLost, NoConsumer, PayloadError, RpcError
 from rpcmq.queue_server.progress import Progress
+from rpcmq.queue_server.work_answers import LONGEST, answer_of
 
 __all__ = ["Dispatcher"]
 
@@ -27,15 +27,10 @@ log = logging.getLogger("rpcmq.queue")
 
 #: Items that are on their way to workers, and not known to be begun, at the most; and their bytes.
 _WINDOW, _WINDOW_BYTES = 64, 8 << 20
-#: The longest that an item may run (seconds): a router takes no longer calls.
-LONGEST = 86_400.0
 #: Pause before an item is offered again that no router has taken (seconds).
 _PAUSE = 1.0
 
 _PING = {"method": "rpcmq.ping", "args": {}}
-
-#: A failure that a worker tells by its arguments, as it comes here.
-_TOLD = f"{ToldFailure.__module__}.{ToldFailure.__qualname__}"
 
 
 class Dispatcher:
@@ -149,7 +144,7 @@ class Dispatcher:
 
     def _ended(self, number: int, given: Given, result: Callable[[], Any]) -> None:
         try:
-            self._answered(given, _answer_of(result))
+            self._answered(given, answer_of(result))
         except NoConsumer:
             self._has_workers = False
             self._queue.not_begun(given.fence)
@@ -196,7 +191,7 @@ class Dispatcher:
         self.refusal = ""
         self.progress.ended(now, self._queue.wall(now), given.item, answer.seconds, answer.outcome == DONE)
         if answer.outcome == DONE:
-            result = bytes((answer.format & 0xFF,)) + answer.result if given.keep_result else b""
+            result = bytes((answer.format,)) + answer.result if given.keep_result else b""
             self._queue.done(given.fence, result=result, now=now)
         elif answer.outcome == REJECTED:
             self._queue.rejected(now, given.fence, answer.worker, answer.text)
@@ -222,18 +217,3 @@ class Dispatcher:
 def _called(method: str) -> str:
     """The method of a worker that is called for an item: the item's own, so that views and logs show it."""
     return method if method.isidentifier() and not method.startswith("_") else "run"
-
-
-def _answer_of(result: Callable[[], Any]) -> WorkAnswer:
-    """The answer of a worker: what it has returned, or the arguments of what it has raised.
-
-    Raises:
-        CallError: there is none.
-        Exception: what came is none.
-    """
-    try:
-        return WorkAnswer(*result())
-    except RemoteError as error:
-        if error.exc_type != _TOLD:
-            raise
-        return WorkAnswer(*error.remote_args)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from math import isfinite
 from time import monotonic
 from typing import Any
 
@@ -11,14 +12,16 @@ import gevent
 
 from rpcmq.client.later import Later
 from rpcmq.client.queue.messages import Message
-from rpcmq.client.queue.protocol import REFUSED, PutAnswer, Record, check_queue
-from rpcmq.client.queue.records import unpack_records
+from rpcmq.client.queue.protocol import PRIORITIES, REFUSED, PutAnswer, Record, check_queue
+from rpcmq.client.queue.records import most_records, unpack_records
 from rpcmq.core.queue.cancelling import CANCELLED, ENDED, cancel
 from rpcmq.core.queue.operators import Operators
 from rpcmq.core.queue.queues import NewItem, Queues
 from rpcmq.core.queue.refusals import Refused
 from rpcmq.core.queue.results import Outcome
 from rpcmq.core.queue.views import ItemView
+from rpcmq.payload.bounded_text import short_repr
+from rpcmq.queue_server.turns import Crowded, End, Turns, caller_now
 from rpcmq.store.contract import Maker, Verdict
 
 __all__ = ["AllQueues", "OneQueue"]
@@ -28,6 +31,9 @@ _MOST_MILLISECONDS = 1 << 53
 _LONGEST = 4_000_000
 #: The longest that an answer waits for the end of an item (seconds).
 _PATIENCE = 30.0
+#: Work of a question to the store, in items.
+_QUESTION = 50
+_MOST_NUMBER = (1 << 63) - 1
 
 
 class AllQueues:
@@ -53,60 +59,98 @@ class OneQueue:
     Args:
         wall: milliseconds of the wall clock now.
         declare: gives a queue settings.
+        turns: of all that is asked of the store.
     """
 
     def __init__(
         self, name: str, queues: Queues, wall: Callable[[float], int],
-        declare: Callable[[str, dict[str, Any]], Later[dict[str, Any]]],
+        declare: Callable[[str, dict[str, Any]], Later[dict[str, Any]]], turns: Turns,
     ) -> None:  # fmt: skip
+        self._turns = turns
         self._name = name
         self._queues = queues
         self._wall = wall
         self._declare = declare
 
-    def put(self, ctx: Any, producer: int, records: bytes) -> Later[tuple[Any, ...]] | tuple[Any, ...]:
+    def put(self, ctx: Any, producer: int, records: bytes) -> Later[tuple[Any, ...]]:
         """Put items, all or none; the answer comes once they are on disk."""
+        later: Later[tuple[Any, ...]] = Later()
+        if type(records) is not bytes:
+            later.answer(tuple(PutAnswer("its records are no bytes", [], [])))
+            return later
+        try:
+            put = partial(self._put, later, producer, records)
+            self._turns.take(caller_now(), most_records(records), len(records), put)
+        except Crowded as error:
+            later.answer(tuple(PutAnswer(str(error), [], [], True)))
+        return later
+
+    def _put(self, later: Later[tuple[Any, ...]], producer: int, records: bytes, end: End) -> None:
         now = monotonic()
         wall = self._wall(now)
+
+        def tell(answer: PutAnswer) -> None:
+            later.answer(tuple(answer))
+            end()
+
         try:
             items = [_new_item(producer, record, wall) for record in unpack_records(records)]
-        except (TypeError, ValueError, OverflowError, AttributeError) as error:
-            return tuple(PutAnswer(f"an item is malformed: {error}", [], []))
-        later: Later[tuple[Any, ...]] = Later()
+        except (TypeError, ValueError, OverflowError) as error:
+            tell(PutAnswer(f"an item is malformed: {error}", [], []))
+            return
         self._queues.put(
-            now, self._name, items, lambda verdicts: later.answer(_answer(verdicts)),
-            lambda refusal: later.answer(tuple(PutAnswer(str(refusal), [], []))),
+            now, self._name, items, lambda verdicts: tell(_answer(verdicts)),
+            lambda refusal: tell(PutAnswer(str(refusal), [], [])),
         )  # fmt: skip
-        return later
 
     def declare(self, ctx: Any, settings: dict[str, Any]) -> Later[dict[str, Any]]:
         """Give the queue settings; the answer comes once they are on disk."""
-        return self._declare(self._name, settings)
+        later: Later[dict[str, Any]] = Later()
+
+        def declare(end: End) -> None:
+            def answer(answer: dict[str, Any]) -> None:
+                later.answer(answer)
+                end()
+
+            self._declare(self._name, settings).then(answer)
+
+        self._turns.take(caller_now(), _QUESTION, 0, declare)
+        return later
 
     def state(self, ctx: Any, priority: int, number: int) -> Later[tuple[Any, ...]]:
         """Tell the state of an item, how often it has failed, and the reason."""
+        check_place(priority, number)
         later: Later[tuple[Any, ...]] = Later()
 
-        def shown(view: ItemView | None) -> None:
-            if view is None:
-                later.answer((ENDED, 0, ""))
-                return
-            endings = view.story.endings
-            text = view.damage or (endings[-1].text if endings else "")
-            later.answer((view.state, view.story.attempts, text))
+        def ask(end: End) -> None:
+            def shown(view: ItemView | None) -> None:
+                later.answer(_state_of(view))
+                end()
 
-        Operators(self._queues).show(self._name, priority, number, shown)
+            Operators(self._queues).show(self._name, priority, number, shown)
+
+        self._turns.take(caller_now(), _QUESTION, 0, ask)
         return later
 
     def cancel(self, ctx: Any, priority: int, number: int) -> Later[bool]:
         """End an item that no worker has; whether it has ended by that."""
+        check_place(priority, number)
         later: Later[bool] = Later()
-        end = partial(cancel, self._queues, monotonic(), self._name, priority, number)
-        end(lambda answer: later.answer(answer == CANCELLED))
+
+        def begin(end: End) -> None:
+            def answered(answer: str) -> None:
+                later.answer(answer == CANCELLED)
+                end()
+
+            cancel(self._queues, monotonic(), self._name, priority, number, answered)
+
+        self._turns.take(caller_now(), _QUESTION, 0, begin)
         return later
 
     def result(self, ctx: Any, priority: int, number: int, seconds: float) -> Later[tuple[Any, ...]]:
         """Tell how an item has ended, once it has; else how it is, after so many seconds."""
+        check_place(priority, number)
+        patience = max(0.0, min(float(seconds), _PATIENCE))
         later: Later[tuple[Any, ...]] = Later()
         results = self._queues.queue(self._name).results
         timers: list[gevent.Greenlet[..., None]] = []
@@ -116,23 +160,46 @@ class OneQueue:
                 timer.kill(block=False)
             later.answer(tuple(outcome))
 
-        try:
-            forget = results.wait(priority, number, ended)
-        except Refused as error:
-            later.answer((REFUSED, None, str(error)))
-            return later
+        def ask(end: End) -> None:
+            try:
+                forget = results.wait(priority, number, ended, end)
+            except Refused as error:
+                later.answer((REFUSED, None, str(error)))
+                end()
+                return
 
-        def give_up() -> None:
-            if forget():
-                results.ask(priority, number, lambda outcome: later.answer(tuple(outcome)))
+            def give_up() -> None:
+                if forget():
+                    results.ask(priority, number, lambda outcome: later.answer(tuple(outcome)))
 
-        timers.append(gevent.spawn_later(max(0.0, min(seconds, _PATIENCE)), give_up))
+            timers.append(gevent.spawn_later(patience, give_up))
+
+        self._turns.take(caller_now(), _QUESTION, 0, ask)
         return later
 
 
-def _answer(verdicts: list[Verdict]) -> tuple[Any, ...]:
+def check_place(priority: object, number: object) -> None:
+    """Check that there can be an item of this priority and number.
+
+    Raises:
+        ValueError: there cannot.
+    """
+    if type(priority) is not int or priority not in PRIORITIES:
+        raise ValueError(f"priority must be an integer from 0 to 9, not {short_repr(priority)}")
+    if type(number) is not int or not 0 <= number <= _MOST_NUMBER:
+        raise ValueError(f"number must be that of an item, not {short_repr(number)}")
+
+
+def _state_of(view: ItemView | None) -> tuple[Any, ...]:
+    if view is None:
+        return ENDED, 0, ""
+    endings = view.story.endings
+    return view.state, view.story.attempts, view.damage or (endings[-1].text if endings else "")
+
+
+def _answer(verdicts: list[Verdict]) -> PutAnswer:
     others = [at for at, verdict in enumerate(verdicts) if verdict.is_other]
-    return tuple(PutAnswer("", [verdict.number for verdict in verdicts], others))
+    return PutAnswer("", [verdict.number for verdict in verdicts], others)
 
 
 def _new_item(producer: int, record: Record, wall: int) -> NewItem:
@@ -142,8 +209,10 @@ def _new_item(producer: int, record: Record, wall: int) -> NewItem:
         raise ValueError("its method, priority, id or a key is out of bounds")
     if not 0 <= record.keep_result < _LONGEST:
         raise ValueError("the time for which its result is kept is out of bounds")
+    if not all(isfinite(seconds) and abs(seconds) < _LONGEST * 1000 for seconds in (record.delay, record.expires)):
+        raise ValueError("its delay or expiry is out of bounds")
     str(record.id, "utf-8")
-    if not record.id and not (0 < producer < 1 << 63 and 0 < record.counter < 1 << 63):
+    if not record.id and not (type(producer) is int and 0 < producer < 1 << 63 and 0 < record.counter < 1 << 63):
         raise ValueError("it has no id")
     return NewItem(
         Message(method, record.format, record.body).to_bytes(), record.digest, record.id,

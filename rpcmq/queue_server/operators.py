@@ -13,11 +13,12 @@ from gevent.event import AsyncResult
 
 from rpcmq.client.queue.protocol import check_queue
 from rpcmq.core.queue.given import Key
-from rpcmq.core.queue.operators import Operators
+from rpcmq.core.queue.operators import PEEK_STATES, Operators
 from rpcmq.core.queue.policy import Policy
 from rpcmq.core.queue.queues import Queues
 from rpcmq.core.queue.views import ItemView
 from rpcmq.queue_server.item_rows import item_row
+from rpcmq.queue_server.turns import End, Turns, caller_now
 from rpcmq.queue_server.watch import Watch
 from rpcmq.server.log import log_event
 
@@ -25,6 +26,9 @@ __all__ = ["Change", "Look"]
 
 #: Items that are shown at once; and with the stories of their attempts, of which one may have 40 KB; or messages.
 _MOST, _MOST_LARGE = 1000, 100
+
+#: Work of a look at items for the store, in items.
+_PEEK = 1000
 
 log = logging.getLogger("rpcmq.queue")
 
@@ -39,12 +43,14 @@ class Look:
         served: the queues, by name.
         look: returns the row of each queue, by name.
         store: returns the state of the store.
+        turns: of all that is asked of the store.
     """
 
     def __init__(
         self, owner: str, queues: Queues, served: Mapping[str, Watch], look: Callable[[], dict[str, dict[str, Any]]],
-        store: Callable[[], dict[str, Any]],
+        store: Callable[[], dict[str, Any]], turns: Turns,
     ) -> None:  # fmt: skip
+        self._turns = turns
         self._owner = owner
         self._queues = queues
         self._operators = Operators(queues)
@@ -72,12 +78,25 @@ class Look:
 
         Args:
             most: items: 1,000 at the most, or 100 with their stories or messages.
+
+        Raises:
+            ValueError: there is no such state, or ``most`` is no number.
         """
         if queue not in self._served:
             return None
+        if state not in PEEK_STATES or type(most) is not int:
+            raise ValueError(f"state must be one of {', '.join(PEEK_STATES)}, and most a number")
         found: AsyncResult[list[ItemView]] = AsyncResult()
         limit = _MOST_LARGE if has_story or has_message else _MOST
-        self._operators.peek(queue, state, max(1, min(most, limit)), found.set)
+
+        def peek(end: End) -> None:
+            def take(views: list[ItemView]) -> None:
+                found.set(views)
+                end()
+
+            self._operators.peek(queue, state, max(1, min(most, limit)), take)
+
+        self._turns.take(caller_now(), _PEEK, 0, peek)
         views, wall = found.get() or [], self._queues.wall(monotonic())
         return [item_row(view, wall, has_story, has_message) for view in views]
 

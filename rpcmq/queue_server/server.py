@@ -16,14 +16,16 @@ from rpcmq.client import Client, Service
 from rpcmq.client.queue.protocol import CHANGE, LOOK, OPERATORS, QUEUES, SETTINGS, all_queues
 from rpcmq.core.queue.queues import Queues
 from rpcmq.core.queue.work_queue import WorkQueue
-from rpcmq.errors import RpcError
+from rpcmq.errors import RpcError, UsageError
 from rpcmq.queue_server.declarations import Declarations
 from rpcmq.queue_server.dispatcher import Dispatcher
 from rpcmq.queue_server.endpoints import AllQueues, OneQueue
 from rpcmq.queue_server.observer import Observer
 from rpcmq.queue_server.operators import Change, Look
 from rpcmq.queue_server.store_process import StoreProcess
+from rpcmq.queue_server.turns import Turns
 from rpcmq.queue_server.watch import Watch
+from rpcmq.server.log import log_event
 from rpcmq.store.contract import Recovered
 
 __all__ = ["QueueServer"]
@@ -42,6 +44,10 @@ _LAST = 2.0
 _ROUTER = 60.0
 #: Pause before a queue that could not be served is served again (seconds).
 _PAUSE = 1.0
+#: Queues that are served at the most: a process has 256 registrations.
+_MOST_QUEUES = 250
+#: Seconds for which a queue is kept for whoever has opened it, and has put nothing yet.
+_OPEN = 10.0
 
 
 class QueueServer:
@@ -68,8 +74,12 @@ class QueueServer:
         self._is_over = False
         self._dispatchers: dict[str, Dispatcher] = {}
         self._services: dict[str, Service] = {}
+        #: Queues that were opened to be put into, and when, in their order.
+        self._opened: dict[str, float] = {}
+        self._closing = 0
         self._watched: dict[str, Watch] = {}
         self.observer = Observer(self._watched)
+        self._turns = Turns()
         self.queues = Queues(self.store, recovered, monotonic(), self.wall)
         self.queues.on_ready = self._on_ready
         self.queues.on_earlier = self._wake.set
@@ -84,6 +94,58 @@ class QueueServer:
         self._ready[queue.name] = queue
         self._wake.set()
 
+    def open(self, name: str) -> None:
+        """Serve the queue ``name`` for whoever is about to put; one that was opened for nothing makes room.
+
+        Raises:
+            UsageError: too many queues are served, and each is used.
+        """
+        if name not in self._dispatchers:
+            if len(self._dispatchers) + self._closing >= _MOST_QUEUES:
+                self._make_room()
+            self._opened[name] = monotonic()
+        self.serve(name)
+
+    def _make_room(self) -> None:
+        before = monotonic() - _OPEN
+        for name, since in list(self._opened.items()):
+            if name not in self._dispatchers or not self.queues.is_blank(name):
+                del self._opened[name]
+            elif since <= before:
+                self._close(name)
+                return
+        raise UsageError(
+            f"{self._owner} serves {len(self._dispatchers)} queues, and {_MOST_QUEUES} are the most: put items of "
+            "several kinds into one queue, or at another owner"
+        )
+
+    def _close(self, name: str) -> None:
+        """Serve the queue ``name``, which is blank, no more, unless it is put into meanwhile."""
+        del self._opened[name]
+        self._dispatchers.pop(name).stop(0.0)
+        self._watched.pop(name)
+        self._closing += 1
+        self._services.pop(name).stop(_LAST)
+        self._closing -= 1
+        if name in self._dispatchers:
+            return
+        if self.queues.is_blank(name):
+            self.queues.forget(name)
+        else:
+            self._on_ready(self.queues.queue(name))
+
+    def _serve_known(self) -> None:
+        """Serve the queues of the store, those that have items before others."""
+        names = sorted(self._known, key=lambda name: (not self.queues.has_items(name), name))
+        for name in names[:_MOST_QUEUES]:
+            self.serve(name)
+        if left := names[_MOST_QUEUES:]:
+            text = (
+                f"{len(left)} queues of {self._owner} are not served, and their items wait: {_MOST_QUEUES} are the "
+                f"most; the first of them is {left[0]!r}. Empty others, or give another owner their items"
+            )
+            log_event(log, logging.ERROR, "queues not served", text, queues=len(left))
+
     def serve(self, name: str) -> None:
         """Serve the queue ``name``, unless it is served."""
         if name in self._dispatchers:
@@ -94,7 +156,7 @@ class QueueServer:
         )
         self._watched[name] = Watch(queue, dispatcher, self.store, self._client)
         service = Service(
-            name, OneQueue(name, self.queues, self.wall, self._declarations.declare), host=self._owner,
+            name, OneQueue(name, self.queues, self.wall, self._declarations.declare, self._turns), host=self._owner,
             client=self._client, exchange=QUEUES, concurrency=_PUTS,
         )  # fmt: skip
         try:
@@ -108,11 +170,10 @@ class QueueServer:
 
     def start(self) -> None:
         """Serve what is there, for those who put and for operators."""
-        for name in self._known:
-            self.serve(name)
+        self._serve_known()
         if not self._is_heir:
             everything = Service(
-                all_queues().topic, AllQueues(self._owner, self.serve), host=self._owner, client=self._client,
+                all_queues().topic, AllQueues(self._owner, self.open), host=self._owner, client=self._client,
                 exchange=QUEUES,
             )  # fmt: skip
             everything.start(_ROUTER)
@@ -127,8 +188,8 @@ class QueueServer:
             self._step()
 
     def _serve_operators(self) -> None:
-        look = Look(self._owner, self.queues, self._watched, self.observer.look, self._state_of_store)
-        change = Change(self.queues, self._watched, self.serve)
+        look = Look(self._owner, self.queues, self._watched, self.observer.look, self._state_of_store, self._turns)
+        change = Change(self.queues, self._watched, self.open)
         for topic, endpoint in ((LOOK, look), (CHANGE, change), (SETTINGS, self._declarations)):
             service = Service(topic, endpoint, host=self._owner, client=self._client, exchange=OPERATORS)
             service.start(_ROUTER)

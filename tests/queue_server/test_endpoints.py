@@ -9,9 +9,21 @@ import pytest
 from rpcmq.client.queue.protocol import PutAnswer, Record
 from rpcmq.client.queue.records import pack_records
 from rpcmq.queue_server.endpoints import OneQueue
+from rpcmq.queue_server.turns import Turns
 
 GOOD = Record(b"i", 0, b"", 0, 0.0, 0.0, b"", "charge", 1, b"{}")
 NOBODY: Any = None
+
+
+def queue() -> OneQueue:
+    """A queue that asks nobody anything."""
+    return OneQueue("billing", NOBODY, lambda now: 0, NOBODY, Turns())
+
+
+def put(producer: Any, records: Any) -> PutAnswer:
+    answers: list[tuple[Any, ...]] = []
+    queue().put(None, producer, records).then(answers.append)
+    return PutAnswer(*answers[0])
 
 
 @pytest.mark.parametrize(
@@ -22,10 +34,31 @@ NOBODY: Any = None
         {"priority": 10},
         {"method": ""},
         {"delay": float("inf")},
+        {"delay": float("nan")},
+        {"expires": 1e300},
+        {"keep_result": float("nan")},
     ],
 )
 def test_an_item_that_is_malformed_is_refused_with_all_others(wrong: dict[str, Any]) -> None:
-    queue = OneQueue("billing", NOBODY, lambda now: 0, NOBODY)
-    answer = queue.put(None, 7, pack_records([GOOD, GOOD._replace(**wrong)]))
-    assert isinstance(answer, tuple)
-    assert PutAnswer(*answer).refusal.startswith("an item is malformed: ") and answer[1:] == ([], [])
+    answer = put(7, pack_records([GOOD, GOOD._replace(**wrong)]))
+    assert answer.refusal.startswith("an item is malformed: ") and answer[1:] == ([], [], False)
+
+
+@pytest.mark.parametrize("producer", [None, "7", 1.5, [7], -7, 0, 1 << 63, True])
+def test_a_producer_that_is_none_puts_nothing(producer: Any) -> None:
+    assert "it has no id" in put(producer, pack_records([GOOD._replace(id=b"", counter=1)])).refusal
+
+
+@pytest.mark.parametrize("records", [None, "text", 17, {}, [b""], pack_records([GOOD]) * 10_001])
+def test_records_that_are_none_or_too_many_put_nothing(records: Any) -> None:
+    assert put(7, records).refusal
+
+
+@pytest.mark.parametrize("place", [(10, 1), (-1, 1), ("0", 1), (0, -1), (0, "1"), (0, 1 << 63), ([], {}), (0.5, 1.5)])
+@pytest.mark.parametrize("method", ["state", "cancel", "result"])
+def test_a_question_about_what_can_be_no_item_is_refused_before_anything_is_remembered(
+    method: str, place: tuple[Any, Any]
+) -> None:
+    more = {"seconds": 1.0} if method == "result" else {}
+    with pytest.raises(ValueError, match="must be"):
+        getattr(queue(), method)(None, *place, **more)

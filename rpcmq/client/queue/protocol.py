@@ -97,11 +97,13 @@ class PutAnswer(NamedTuple):
         refusal: the reason for which nothing was put; empty: everything was.
         numbers: of the items, each in the lane of its queue and priority; 0: it was put before.
         others: places of records whose id another item has, which were not put.
+        again: nothing was begun, because too much waits: put again later.
     """
 
     refusal: str
     numbers: list[int]
     others: list[int]
+    again: bool = False
 
 
 class WorkOrder(NamedTuple):
@@ -180,8 +182,8 @@ def check_queue(queue: object) -> str:
     Raises:
         UsageError: it is none.
     """
+    if isinstance(queue, str) and queue and not queue.isprintable():
+        raise UsageError(f"the name {short_repr(queue)} of a queue has a control character")
     if not isinstance(queue, str) or not queue or len(queue.encode()) > _LONGEST_NAME or queue == _ALL:
         raise UsageError(f"a queue's name is a text of 1 to {_LONGEST_NAME} bytes, not {short_repr(queue)}")
-    if not queue.isprintable():
-        raise UsageError(f"the name {short_repr(queue)} of a queue has a control character")
     return queue

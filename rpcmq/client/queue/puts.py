@@ -25,6 +25,7 @@ from rpcmq.errors import (
     Overloaded,
     PutRefused,
     PutUnknown,
+    RemoteError,
     RouterUnreachable,
     UsageError,
 )
@@ -184,6 +185,8 @@ class _Attempt:
             if not self._asked and isinstance(error, CallError):
                 self._refuse_if_final(error)
             return None
+        except RemoteError as error:
+            raise PutRefused(f"queue {queue!r} cannot be opened: {error.value}") from error
         try:
             answer = yield from producer.offer(owner, queue, self._records, self._left())
         except (CallError, RouterUnreachable) as error:
@@ -193,6 +196,9 @@ class _Attempt:
                 self._asked = owner
             elif not self._asked:
                 producer.forget_owner(queue)
+            return None
+        if answer.again:
+            self._failed(Overloaded(f"{owner}: {answer.refusal}"))
             return None
         return self._receipts(owner, answer)
 

@@ -8,7 +8,7 @@ from struct import error as StructError
 
 from rpcmq.client.queue.protocol import MOST_ITEMS, Record
 
-__all__ = ["pack_records", "unpack_records"]
+__all__ = ["most_records", "pack_records", "unpack_records"]
 
 #: Lengths of id, digest, key, unique key, method and body, priority, format, counter, delay, expires, keep_result.
 _HEAD = Struct(">BBBBBIBBQddd")
@@ -25,6 +25,11 @@ def pack_records(records: Sequence[Record]) -> bytes:
         )  # fmt: skip
         parts += (head, id, digest, key, unique, name, body)
     return b"".join(parts)
+
+
+def most_records(raw: bytes) -> int:
+    """The number of items that may be in ``raw``, at the most, without looking into it; at least 1."""
+    return min(MOST_ITEMS, len(raw) // _HEAD.size + 1)
 
 
 def unpack_records(raw: bytes) -> list[Record]:

@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass, fields
 
+from rpcmq.core.common.text import shorten
+
 __all__ = ["ON_LOST", "Policy"]
 
 #: The choices of :attr:`Policy.on_lost`.
 ON_LOST = ("redeliver", "park")
+#: Bound of all integers.
+_MOST = 1 << 53
 
 
 @dataclass(frozen=True)
@@ -59,20 +63,26 @@ class Policy:
             ("max_result_bytes", 0),
             ("concurrency", 0),
         ):
-            if type(getattr(self, name)) is not int or getattr(self, name) < least:
-                raise ValueError(f"{name} must be an integer of at least {least}, not {getattr(self, name)!r}")
+            value = getattr(self, name)
+            if type(value) is int and value > _MOST:
+                raise ValueError(f"{name} must be an integer of at most {_MOST}")
+            if type(value) is not int or value < least:
+                raise ValueError(f"{name} must be an integer of at least {least}, not {shorten(repr(value))}")
         least_times = dict.fromkeys(("backoff", "backoff_most", "rate", "alarm"), 0.0)
         least_times |= {"backoff_factor": 1.0, "lease": 1.0}
         for name, low in least_times.items():
             value = getattr(self, name)
             if type(value) not in (int, float) or not low <= value < 1e9:
-                raise ValueError(f"{name} must be a number of at least {low:g}, not {value!r}")
+                raise ValueError(f"{name} must be a number of at least {low:g}, not {shorten(repr(value))}")
         if self.on_lost not in ON_LOST:
-            raise ValueError(f"on_lost must be {' or '.join(ON_LOST)}, not {self.on_lost!r}")
+            raise ValueError(f"on_lost must be {' or '.join(ON_LOST)}, not {shorten(repr(self.on_lost))}")
 
     def delay(self, failures: int) -> float:
         """Seconds until an item that has failed so often is tried again."""
-        return float(min(self.backoff_most, self.backoff * self.backoff_factor ** min(failures - 1, 64)))
+        try:
+            return float(min(self.backoff_most, self.backoff * self.backoff_factor ** min(failures - 1, 64)))
+        except OverflowError:
+            return float(self.backoff_most)
 
     def gives_up(self, outcome: str, failures: int, losses: int) -> bool:
         """Whether an item is dead whose last attempt ended as ``outcome`` says, after so many failures and losses."""

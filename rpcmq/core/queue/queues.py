@@ -119,6 +119,21 @@ class Queues:
         """The names of all queues, in their order."""
         return sorted(self._queues)
 
+    def has_items(self, name: str) -> bool:
+        """Whether there are items in the queue ``name`` that have not ended, dead ones included."""
+        tally = self.queue(name).tally
+        return bool(tally.items or tally.dead)
+
+    def is_blank(self, name: str) -> bool:
+        """Whether nothing was ever said of the queue ``name``: no item, no result, and no settings."""
+        queue = self.queue(name)
+        kept = self.has_items(name) or queue.tally.coming or queue.results.size or queue.counters or [*queue.lanes]
+        return not (kept or queue.is_paused or queue.is_draining or queue.policy != Policy())
+
+    def forget(self, name: str) -> None:
+        """Know the queue ``name`` no more, which is blank; it may be opened again."""
+        del self._queues[name]
+
     def _recount(self) -> None:
         """The store was opened again, and may have done what it has not answered: its numbers count."""
 

@@ -119,8 +119,13 @@ class Results:
 
         self._store.find(lane, number, found)
 
-    def wait(self, priority: int, number: int, then: Callable[[Outcome], object]) -> Callable[[], object]:
+    def wait(
+        self, priority: int, number: int, then: Callable[[Outcome], object], asked: Callable[[], object] = lambda: None
+    ) -> Callable[[], object]:
         """Tell ``then`` how the item has ended, once it has; return a function that forgets the question.
+
+        Args:
+            asked: called when the store was asked whether it has ended already.
 
         Raises:
             Refused: too many wait.
@@ -141,12 +146,13 @@ class Results:
                 del self._askers[key]
             return True
 
-        def asked(outcome: Outcome) -> None:
+        def found(outcome: Outcome) -> None:
             # It may have ended, and been told, while the store was asked.
             if outcome.is_end and forget():
                 then(outcome)
+            asked()
 
-        self.ask(priority, number, asked)
+        self.ask(priority, number, found)
         return forget
 
 

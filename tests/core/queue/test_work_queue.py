@@ -338,8 +338,38 @@ def test_nothing_is_given_while_the_store_fails(world: World) -> None:
         ({"backoff": float("nan")}, "backoff must be a number of at least 0, not nan"),
         ({"lease": 0.5}, "lease must be a number of at least 1, not 0.5"),
         ({"concurrency": True}, "concurrency must be an integer of at least 0, not True"),
+        ({"max_items": 1 << 20_000}, "max_items must be an integer of at most 9007199254740992"),
     ],
 )
 def test_a_wrong_policy_is_refused(settings: dict[str, object], text: str) -> None:
     with pytest.raises(ValueError, match=text):
         Policy(**settings)  # type: ignore[arg-type]
+
+
+def test_a_back_off_that_no_number_can_have_is_the_longest() -> None:
+    assert Policy(backoff=9e8, backoff_factor=9e8, backoff_most=600).delay(1000) == 600.0
+
+
+# --- queues that are there for nothing ---------------------------------------------------------------
+
+
+def test_a_queue_of_which_anything_was_ever_said_is_not_blank(world: World) -> None:
+    queues = world.queues
+    assert queues.is_blank("new")
+    queues.forget("new")
+    assert "new" not in queues.names()
+    world.put(b"a")
+    assert not queues.is_blank("billing")
+    given = taken(world)
+    world.queue.done(given.fence)
+    world.run()
+    assert not queues.is_blank("billing")
+    queues.declare(world.now, "set", Policy(attempts=7), lambda: None)
+    queues.queue("paused").is_paused = True
+    assert not queues.is_blank("set") and not queues.is_blank("paused")
+
+
+def test_a_queue_whose_items_were_there_before_the_start_is_not_blank(world: World) -> None:
+    world.put(b"a")
+    world.kill()
+    assert not world.queues.is_blank("billing") and world.queues.has_items("billing")

@@ -1,0 +1,127 @@
+"""Turns: what is asked of one store, begun caller by caller, so that one who asks for much delays others little.
+
+The store answers in the order in which it is asked. So there is never more at it than a little, and what waits is
+begun one request of each caller after the other.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+from rpcmq.client.request import handling
+from rpcmq.wire import ORIGIN_OF_KEY
+
+__all__ = ["Crowded", "End", "Turns", "caller_now"]
+
+#: Work at the store at the same time, in items: that of the largest put.
+MOST_WORK = 10_000
+#: Bytes that wait for their turn. Beyond it those are refused who have more than their equal share.
+MOST_BYTES = 64 << 20
+#: Bytes that a request takes beside its content.
+_OVERHEAD = 1024
+
+End = Callable[[], None]
+
+
+class Crowded(Exception):
+    """Too much waits: nothing was begun."""
+
+
+class _Turn(NamedTuple):
+    work: int
+    size: int
+    begin: Callable[[End], object]
+
+
+class _Line:
+    """The requests of one caller, and their bytes."""
+
+    __slots__ = ("size", "turns")
+
+    def __init__(self) -> None:
+        self.turns: deque[_Turn] = deque()
+        self.size = 0
+
+
+class Turns:
+    """Begins requests when it is their turn.
+
+    Attributes:
+        size: bytes that wait.
+    """
+
+    def __init__(self) -> None:
+        self._lines: OrderedDict[bytes, _Line] = OrderedDict()
+        self._work = 0
+        self._is_beginning = False
+        self.size = 0
+
+    def take(self, caller: bytes, work: int, size: int, begin: Callable[[End], object]) -> None:
+        """Have ``begin`` called when it is the turn of a request, now or later.
+
+        Args:
+            caller: whose request it is.
+            work: for the store, in items.
+            size: of the request (bytes).
+            begin: gets a function, which is to be called once when the request has ended, with whatever outcome.
+
+        Raises:
+            Crowded: too much waits, and the caller has more than its share of it.
+        """
+        size += _OVERHEAD
+        line = self._lines.get(caller)
+        own = size + (line.size if line is not None else 0)
+        callers = len(self._lines) + (line is None)
+        if self.size + size > MOST_BYTES and own > MOST_BYTES // callers and self.size:
+            raise Crowded(
+                f"{self.size} bytes of puts and questions wait for the store, of which this caller has {own - size}, "
+                f"more than its share of {MOST_BYTES}: send less at a time"
+            )
+        if line is None:
+            line = self._lines[caller] = _Line()
+        line.turns.append(_Turn(work, size, begin))
+        line.size += size
+        self.size += size
+        self._begin()
+
+    def _begin(self) -> None:
+        if self._is_beginning:
+            return
+        self._is_beginning = True
+        try:
+            while self._lines and (not self._work or self._work + self._next().work <= MOST_WORK):
+                self._begin_one()
+        finally:
+            self._is_beginning = False
+
+    def _next(self) -> _Turn:
+        return next(iter(self._lines.values())).turns[0]
+
+    def _begin_one(self) -> None:
+        caller, line = next(iter(self._lines.items()))
+        turn = line.turns.popleft()
+        line.size -= turn.size
+        self.size -= turn.size
+        if line.turns:
+            self._lines.move_to_end(caller)
+        else:
+            del self._lines[caller]
+        self._work += turn.work
+        try:
+            turn.begin(partial(self._ended, turn.work))
+        except BaseException:
+            self._work -= turn.work
+            raise
+
+    def _ended(self, work: int) -> None:
+        self._work -= work
+        self._begin()
+
+
+def caller_now() -> bytes:
+    """The origin of the request that is handled now."""
+    current = handling()
+    return b"" if current is None else current[0].key[ORIGIN_OF_KEY]

@@ -1,0 +1,39 @@
+"""More queues than a queue server can serve: those that were opened for nothing make room, and used ones never do."""
+
+from __future__ import annotations
+
+import pytest
+
+from rpcmq.client import Client
+from rpcmq.client.queue.protocol import all_queues
+from rpcmq.errors import PutRefused, RemoteError
+from rpcmq.testing import InProcessRouter, eventually
+
+pytestmark = pytest.mark.integration
+
+MESSAGE = {"method": "charge", "args": {"invoice": 17}}
+
+
+def opened(client: Client, queue: str) -> bool:
+    try:
+        client.call(None, all_queues(), {"method": "open", "args": {"queue": queue}}, 20.0)
+    except RemoteError as error:
+        assert "250 are the most" in error.value
+        return False
+    return True
+
+
+@pytest.mark.usefixtures("queue_server")
+def test_queues_that_were_opened_and_never_used_make_room_for_others(router: InProcessRouter) -> None:
+    with Client(router.url, shell="gevent") as client:
+        client.put(None, "billing", MESSAGE)
+        assert all(opened(client, f"flood-{number}") for number in range(249))
+        assert not opened(client, "one more")
+        with pytest.raises(PutRefused, match=r"queue 'honest' cannot be opened: .* 250 are the most"):
+            client.put(None, "honest", MESSAGE)
+        eventually(lambda: opened(client, "honest"), 30.0)
+        assert client.put(None, "honest", MESSAGE).number == 1
+        # What was closed is opened again as if it were new.
+        eventually(lambda: opened(client, "flood-0"), 30.0)
+        assert client.put(None, "flood-0", MESSAGE).number == 1
+        assert client.put(None, "billing", MESSAGE).number == 2

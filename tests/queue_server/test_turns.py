@@ -1,0 +1,92 @@
+"""Turns at the store: callers in turns, bounded work and bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from rpcmq.queue_server.turns import MOST_BYTES, MOST_WORK, Crowded, Turns
+
+
+class Store:
+    """Notes what has begun, and ends it when told to."""
+
+    def __init__(self) -> None:
+        self.turns = Turns()
+        self.begun: list[str] = []
+        self._ends: list[Callable[[], None]] = []
+
+    def take(self, caller: str, work: int = MOST_WORK, size: int = 0) -> None:
+        def begin(end: Callable[[], None]) -> None:
+            self.begun.append(caller)
+            self._ends.append(end)
+
+        self.turns.take(caller.encode(), work, size, begin)
+
+    def end(self) -> None:
+        self._ends.pop(0)()
+
+
+def test_each_caller_in_its_turn_however_much_one_of_them_asks() -> None:
+    store = Store()
+    for _ in range(10):
+        store.take("much")
+    store.take("little", work=1)
+    assert store.begun == ["much"]
+    store.end()
+    assert store.begun == ["much", "much"]
+    store.end()
+    assert store.begun[2] == "little"
+    for _ in range(9):
+        store.end()
+    assert len(store.begun) == 11 and not store.turns.size
+
+
+def test_little_work_goes_on_at_the_same_time() -> None:
+    store = Store()
+    for number in range(MOST_WORK + 5):
+        store.take(str(number % 3), work=1)
+    assert len(store.begun) == MOST_WORK
+    store.end()
+    assert len(store.begun) == MOST_WORK + 1
+
+
+def test_who_has_more_than_its_share_of_what_waits_is_refused_and_others_are_not() -> None:
+    store = Store()
+    store.take("much")
+    while store.turns.size < MOST_BYTES - (2 << 20):
+        store.take("much", size=1 << 20)
+    with pytest.raises(Crowded, match="more than its share of 67108864"):
+        store.take("much", size=4 << 20)
+    store.take("little", size=4 << 20)
+    store.end()
+    store.end()
+    assert store.begun == ["much", "much", "little"]
+    store.end()
+    store.end()
+    store.end()
+    store.end()
+    store.take("much", size=4 << 20)
+
+
+def test_one_request_that_is_larger_than_the_bound_has_its_turn() -> None:
+    store = Store()
+    store.take("a")
+    store.take("a", size=2 * MOST_BYTES)
+    store.end()
+    assert store.begun == ["a", "a"] and not store.turns.size
+
+
+def test_what_ends_at_once_or_raises_keeps_nobody_waiting() -> None:
+    store = Store()
+
+    def fails(end: Callable[[], None]) -> None:
+        raise RuntimeError("wrong")
+
+    for _ in range(3):
+        store.turns.take(b"a", MOST_WORK, 0, lambda end: end())
+    with pytest.raises(RuntimeError):
+        store.turns.take(b"a", MOST_WORK, 0, fails)
+    store.take("b")
+    assert store.begun == ["b"]
