@@ -202,7 +202,8 @@ class Dispatcher:
         if error.details.get("started") == "no":
             self._queue.not_begun(given.fence)
             return
-        worker = str(error.details.get("server", ""))
+        # It is the worker that is lost, if one is named, unless its router has not waited for it.
+        worker = "" if "router" in error.details else str(error.details.get("server", ""))
         self._queue.lost(monotonic(), given.fence, worker, str(error))
 
     def stop(self, seconds: float) -> bool:

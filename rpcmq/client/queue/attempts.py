@@ -40,11 +40,11 @@ class Attempt:
 
     Args:
         order: as the queue server gave it.
-        request: by which it did.
+        task, request: by which it did.
         process: the engines of the link by which it came.
     """
 
-    def __init__(self, order: tuple[Any, ...], request: Request, process: Process) -> None:
+    def __init__(self, order: tuple[Any, ...], task: Task, request: Request, process: Process) -> None:
         self.order = WorkOrder(*order)._replace(fence=(order[4][0], order[4][1]))
         self._process = process
         self._begun = monotonic()
@@ -52,7 +52,7 @@ class Attempt:
         asks_more = process.uplink.pulse.at_most(lease / _QUESTIONS)
         if self.order.tell or asks_more:
             request.progress(None)
-        self.item = Item(self.order, partial(_remaining, process.uplink.pulse, request, lease))
+        self.item = Item(self.order, partial(_remaining, process.uplink.pulse, task, lease))
         set_current_item(self.item)
 
     def body(self, address: Address) -> dict[str, Any]:
@@ -128,13 +128,13 @@ def begun(order: tuple[Any, ...], process_of: Callable[[Task], Process]) -> Atte
     """
     current = handling()
     assert current is not None
-    return Attempt(order, Request(*current), process_of(current[0]))
+    return Attempt(order, current[0], Request(*current), process_of(current[0]))
 
 
-def _remaining(pulse: Pulse, request: Request, lease: float) -> float:
-    if request.cancelled:
+def _remaining(pulse: Pulse, task: Task, lease: float) -> float:
+    if task.is_for_nobody:
         return 0.0
-    return pulse.counted_on + lease - min(_MARGIN, _MARGIN_SHARE * lease) - monotonic()
+    return task.counted_on(pulse) + lease - min(_MARGIN, _MARGIN_SHARE * lease) - monotonic()
 
 
 def _check_has_run(method: str, result: Any) -> None:

@@ -266,9 +266,11 @@ class Calls:
         self._table.fail(call, error)
 
     def expire_not_accepted(self, now: float) -> None:
-        """End each call that certainly no router has passed on, as if its time were over: it did not run."""
-        for call in [each for each in self.open.values() if self._was_never_accepted(each)]:
-            self._expire(now, call, "no answer")
+        """End each call that no router has now, as if its time were over. It did not run if none ever had it."""
+        unsent, returned = set(self._unsent_messages()), self._table.not_accepted
+        for call in list(self.open.values()):
+            if not call.flags & Flag.IDEMPOTENT and (call.key in returned or call.message in unsent):
+                self._expire(now, call, "no answer")
 
     def _was_never_accepted(self, call: Call) -> bool:
         """Whether it is certain that no router has passed ``call`` on."""

@@ -21,14 +21,15 @@ class Pulse:
     Attributes:
         pace: seconds between two of them, as the router wants it.
         counted_on: the router counted on this process at this time, or later (monotonic seconds).
+        counted_on_before: the same of the router's former life, or of the former router, when the last welcome came.
     """
 
-    __slots__ = ("_asked", "_hurry", "_returns_times", "counted_on", "pace")
+    __slots__ = ("_asked", "_hurry", "_returns_times", "counted_on", "counted_on_before", "pace")
 
     def __init__(self) -> None:
         self.pace = 5.0
         self._hurry = 1e9
-        self._asked = self.counted_on = 0.0
+        self._asked = self.counted_on = self.counted_on_before = 0.0
         self._returns_times = False
 
     @property
@@ -49,6 +50,7 @@ class Pulse:
 
     def welcomed(self, now: float, pace: float) -> None:
         """The router has taken this process."""
+        self.counted_on_before = self.counted_on
         self.counted_on = max(self.counted_on, self._asked)
         self.pace = pace
         self._asked = now

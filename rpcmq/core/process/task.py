@@ -6,12 +6,13 @@ Their states and events are those of :mod:`rpcmq.core.process.task_states`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
+from rpcmq.core.process.pulse import Pulse
 from rpcmq.core.process.task_states import ENDED, RegistrationState, TaskState
 from rpcmq.wire import Address
 
-__all__ = ["Registration", "Sender", "Task"]
+__all__ = ["Moved", "Registration", "Sender", "Task"]
 
 _WAITING, _RUNNING, _STREAMING = TaskState.WAITING, TaskState.RUNNING, TaskState.STREAMING
 _CANCELLED, _ABANDONED = TaskState.CANCELLED, TaskState.ABANDONED
@@ -75,11 +76,24 @@ class Registration:
         return self.unended >= _MOST_UNENDED and self.unended >= _TIMES_CREDIT * self.credit
 
 
+class Moved(NamedTuple):
+    """A task whose session is over: the next owner will ask for it, or its caller is told that it is lost.
+
+    Attributes:
+        counted_on: the former owner's router counted on this process at this time, or later (monotonic seconds).
+        asked_at: when the next owner has asked for it; infinite: it has not yet.
+    """
+
+    counted_on: float
+    asked_at: float
+
+
 class Task:
     """A delivered call or cast."""
 
     __slots__ = (
-        "attempt", "flags", "format", "grants", "hops", "is_call", "key", "method", "on_change", "payload",
+        "attempt", "flags", "format", "grants", "hops", "is_call", "key", "method", "moved", "on_change",
+        "payload",
         "received_at", "registration", "seal", "sender", "state", "tag", "trace", "ttl",
     )  # fmt: skip
 
@@ -108,6 +122,8 @@ class Task:
     grants: int
     #: Called when it is cancelled or may send more.
     on_change: Callable[[], object] | None
+    #: None: the session in which it came goes on.
+    moved: Moved | None
 
     @property
     def stamp(self) -> bytes:
@@ -128,6 +144,16 @@ class Task:
     def has_ended(self) -> bool:
         """Whether it was answered or settled, even if nobody waited for that."""
         return self.state in ENDED
+
+    def counted_on(self, pulse: Pulse) -> float:
+        """Its owner, or the router between, counted on its answer at this time, or later (monotonic seconds).
+
+        Args:
+            pulse: of the link to the router.
+        """
+        moved = self.moved
+        # A router answers after it has told us, if it did not want what it has asked for any more.
+        return pulse.counted_on if moved is None or pulse.counted_on > moved.asked_at else moved.counted_on
 
     def cancel(self) -> None:
         """Its caller has given up; the router still counts on its answer."""

@@ -225,7 +225,7 @@ class TaskTable:
         task.ttl = None if ttl == NO_TTL else ttl / 1000
         task.received_at = now
         task.grants = STREAM_WINDOW
-        task.on_change = None
+        task.on_change = task.moved = None
         if sender is not self._uplink and len(registration.running) >= registration.credit:
             task.state = _WAITING
             registration.waiting[key] = task

@@ -15,11 +15,12 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict
 from collections.abc import Mapping
+from math import inf
 
 from rpcmq.core.process.kept_answers import KeptAnswers
 from rpcmq.core.process.recent_messages import RecentMessages
 from rpcmq.core.process.settlements import Settlements
-from rpcmq.core.process.task import Registration, Sender, Task
+from rpcmq.core.process.task import Moved, Registration, Sender, Task
 from rpcmq.core.process.task_states import TaskState
 from rpcmq.core.process.uplink import Uplink
 from rpcmq.core.process.welcome import Welcome
@@ -140,7 +141,11 @@ class Witness:
         if task.flags & NOT_ADOPTED:
             return False
         if welcome.same_mesh and self._uplink.moves.is_adopted:
-            task.sender = _NOBODY
+            task.sender, pulse = _NOBODY, self._uplink.pulse
+            was_counted_on = pulse.counted_on_before
+            if task.moved is not None and was_counted_on <= task.moved.asked_at:
+                was_counted_on = task.moved.counted_on
+            task.moved = Moved(was_counted_on, inf)
             return True
         if task.is_call:
             self.answers.forget(task.key, was_taken=False)
@@ -225,6 +230,8 @@ class Witness:
             task.hops, task.attempt = stamp
             task.tag = registration.tag
             task.sender = self._uplink
+            if task.moved is not None:
+                task.moved = task.moved._replace(asked_at=self._uplink.heard)
 
     def _answer_again(self, key: bytes, tag: int, is_call: bool, stamp: bytes) -> None:
         if not is_call:

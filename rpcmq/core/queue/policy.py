@@ -6,6 +6,7 @@ import json
 from dataclasses import asdict, dataclass, fields
 
 from rpcmq.core.common.text import shorten
+from rpcmq.core.queue.story import IN_DOUBT, Story
 
 __all__ = ["ON_LOST", "Policy"]
 
@@ -27,7 +28,8 @@ class Policy:
             after that time at the earliest, once its worker is lost or its router has died.
         on_lost: ``redeliver`` tries an item again whose worker was lost while it ran, ``park`` leaves it to a person,
             among the dead.
-        losses: an item that has lost so many workers is dead, whatever ``on_lost`` says.
+        losses: an item that has lost so many workers is dead, whatever ``on_lost`` says. The end of a router, after
+            which nobody knows who had the item, does not count.
         concurrency: items that run at the same time; 0: as many as there are workers.
         rate: items that begin in a second; 0: no limit.
         alarm: a queue whose items wait, without one that begins or ends, is said to stand still after that; 0: never.
@@ -84,14 +86,12 @@ class Policy:
         except OverflowError:
             return float(self.backoff_most)
 
-    def gives_up(self, outcome: str, failures: int, losses: int) -> bool:
-        """Whether an item is dead whose last attempt ended as ``outcome`` says, after so many failures and losses."""
-        return (
-            outcome == "rejected"
-            or failures >= self.attempts
-            or losses >= self.losses
-            or (outcome == "lost" and self.on_lost == "park")
-        )
+    def gives_up(self, story: Story) -> bool:
+        """Whether an item is not tried again after the last attempt of ``story``."""
+        if story.failures >= self.attempts or story.losses >= self.losses:
+            return True
+        outcome = story.endings[-1].outcome
+        return outcome == "rejected" or (outcome in IN_DOUBT and self.on_lost == "park")
 
     def to_bytes(self) -> bytes:
         """The policy as the store keeps it."""

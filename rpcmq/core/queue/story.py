@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass, replace
 
-__all__ = ["Ending", "Story"]
+__all__ = ["IN_DOUBT", "Ending", "Story"]
+
+#: Outcomes of attempts of which nobody knows how, or whether, they have ended.
+IN_DOUBT = ("lost", "in doubt")
 
 #: Attempts that are told; the first ones go.
 _TOLD = 10
@@ -20,7 +23,8 @@ class Ending:
     Attributes:
         at: milliseconds of the wall clock.
         worker: the identity of the process that had the item.
-        outcome: ``failed``, ``lost``, ``rejected``, ``expired``, ``damaged``.
+        outcome: ``failed``, ``lost`` (with its worker), ``in doubt`` (with its router), ``rejected``, ``expired``,
+            ``damaged``.
         text: the reason, with a traceback where there is one.
     """
 
@@ -37,16 +41,18 @@ class Story:
     Attributes:
         failures, losses: how often it has failed, and has lost its worker.
         endings: of the last attempts.
+        doubts: how often nobody knew who had it, or whether anybody had.
     """
 
     failures: int = 0
     losses: int = 0
     endings: tuple[Ending, ...] = ()
+    doubts: int = 0
 
     @property
     def attempts(self) -> int:
         """The number of attempts."""
-        return self.failures + self.losses
+        return self.failures + self.losses + self.doubts
 
     @property
     def reason(self) -> str:
@@ -60,11 +66,12 @@ class Story:
             self.failures + (ending.outcome == "failed"),
             self.losses + (ending.outcome == "lost"),
             (*self.endings, ending)[-_TOLD:],
+            self.doubts + (ending.outcome == "in doubt"),
         )
 
     def again(self) -> Story:
         """The story of an item that is tried again as often as a new one."""
-        return replace(self, failures=0, losses=0)
+        return replace(self, failures=0, losses=0, doubts=0)
 
     def to_bytes(self) -> bytes:
         """The story as the store keeps it; empty if nothing was told yet."""
@@ -76,4 +83,5 @@ class Story:
         if not raw:
             return cls()
         told = json.loads(raw)
-        return cls(told["failures"], told["losses"], tuple(Ending(**each) for each in told["endings"]))
+        endings = tuple(Ending(**each) for each in told["endings"])
+        return cls(told["failures"], told["losses"], endings, told.get("doubts", 0))

@@ -327,11 +327,12 @@ class WorkQueue:
         return self._comes_back(now, fence, Ending(self._wall(now), worker, "rejected", text), None)
 
     def lost(self, now: float, fence: tuple[int, int], worker: str, text: str) -> bool:
-        """Nobody knows whether the item runs, or has run: its worker is lost."""
+        """Nobody knows whether the item runs, or has run: ``worker`` is lost; if empty, nobody knows who it was."""
         # That worker may go on until its lease is over, by its own clock. Nothing else of its series runs till then.
         if fence in self._given:
             self._series.lost(self._given[fence].series, now + self._policy.lease)
-        return self._comes_back(now, fence, Ending(self._wall(now), worker, "lost", text), self._policy.lease)
+        outcome = "lost" if worker else "in doubt"
+        return self._comes_back(now, fence, Ending(self._wall(now), worker, outcome, text), self._policy.lease)
 
     def not_begun(self, fence: tuple[int, int]) -> bool:
         """The item was not begun: it is among the next ones again, and nothing has been tried."""
@@ -356,9 +357,8 @@ class WorkQueue:
     def _end(self, now: float, item: Stored, ending: Ending, again: float | None = None) -> None:
         """The attempt, or the item, has ended as ``ending`` says: it is dead, or tried again."""
         story = Story.from_bytes(item.state).with_ending(ending)
-        if self._policy.gives_up(ending.outcome, story.failures, story.losses):
-            self._bury(item, ending.at, story)
-            return
+        if self._policy.gives_up(story):
+            return self._bury(item, ending.at, story)
         delay = self._policy.delay(story.failures) if again is None else again
         change = Postpone(item.lane, item.number, ending.at + max(1, int(delay * 1000)), story.to_bytes())
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rpcmq.core.process.mesh_moves import for_next_owner
-from rpcmq.errors import LinkLost, Outcome
+from rpcmq.errors import CallTimeout, LinkLost, Outcome
 from rpcmq.wire import KEY, LOW_FLAGS_AT, SEQUENCE, STAMP, Flag, Kind, pack, with_stamp
 from tests.core.process.calling import Process, kinds
 
@@ -114,7 +114,7 @@ def test_a_call_that_was_asked_for_and_given_back_is_asked_for_again(sender: Sen
     assert again[STAMP] == b"\2\0" and again[LOW_FLAGS_AT] & Flag.RESENT
 
 
-def test_calls_that_no_router_has_passed_on_can_be_ended_and_did_not_run(sender: Sender) -> None:
+def test_calls_that_no_router_has_can_be_ended_and_did_not_run_if_none_ever_had_them(sender: Sender) -> None:
     passed_on, given_back, moved = sender.start(timeout=None), sender.start(timeout=None), sender.start(timeout=None)
     sender.sent()
     sender.error(given_back.key, Outcome.DRAINING)
@@ -129,7 +129,8 @@ def test_calls_that_no_router_has_passed_on_can_be_ended_and_did_not_run(sender:
     sender.uplink.lost(2.0)
     sender.calls.expire_not_accepted(3.0)
     assert unsent.error is not None and unsent.error.details["started"] == "no"
-    assert passed_on.error is moved.error is None
+    assert isinstance(moved.error, CallTimeout) and "started" not in moved.error.details
+    assert passed_on.error is None
 
 
 def test_casts_that_no_consumer_has_go_along(sender: Sender) -> None:

@@ -402,3 +402,21 @@ def test_in_any_order_nothing_starts_twice_or_against_a_promise(steps: list[Step
         elif verb == "taken":
             server.taken(number)
         server.sent()
+
+
+def test_what_runs_is_not_counted_on_again_before_its_next_owner_could_say_otherwise(server: Server) -> None:
+    pulse = server.uplink.pulse
+    pulse.counted_on = -10.0
+    task = server.delivered(1)
+    assert task is not None and task.counted_on(pulse) == -10.0
+    for stamp in (SECOND, THIRD):
+        server.move()
+        assert pulse.counted_on == 0.0, "the router has welcomed this process"
+        assert task.counted_on(pulse) == -10.0, "nobody has asked for it"
+        assert server.word(1, stamp) is Word.RUNNING
+        assert task.counted_on(pulse) == -10.0, "the owner may not know yet that it runs here"
+    pulse.counted_on = 1.0
+    assert task.counted_on(pulse) == 1.0
+    server.move()
+    pulse.counted_on = 2.0
+    assert task.counted_on(pulse) == 1.0

@@ -140,10 +140,26 @@ def test_an_item_whose_worker_is_lost_is_given_to_another_one_and_the_second_tim
     assert [each.worker for each in stories(world)[0].endings] == ["worker-1", "worker-2"]
 
 
-def test_an_item_in_doubt_is_parked_where_that_is_asked_for(world: World) -> None:
+def test_an_item_that_was_lost_with_a_router_has_lost_no_worker(world: World) -> None:
+    world.put(b"a")
+    fences = []
+    for attempt in range(1, 20):
+        given = taken(world)
+        assert given.attempt == attempt
+        fences.append(given.fence)
+        world.queue.lost(world.now, given.fence, "", "the router went away")
+        world.advance(29)
+        assert world.take() is None, "it may still run somewhere"
+        world.advance(2)
+    assert fences == sorted(set(fences))
+    assert world.queue.counters["in doubt"] == 19
+
+
+@pytest.mark.parametrize("worker", ["worker-1", ""])
+def test_an_item_in_doubt_is_parked_where_that_is_asked_for(world: World, worker: str) -> None:
     declare(world, on_lost="park")
     world.put(b"a")
-    world.queue.lost(world.now, taken(world).fence, "worker-1", "killed")
+    world.queue.lost(world.now, taken(world).fence, worker, "killed")
     world.advance(100)
     assert world.take() is None and len(stories(world)) == 1
 

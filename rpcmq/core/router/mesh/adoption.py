@@ -30,7 +30,6 @@ from rpcmq.core.router.mesh.searches import Patience, Search, after_router, for_
 from rpcmq.core.router.mesh.witness import Witness, place_key
 from rpcmq.core.router.model import Consumer, Delivery, Link, Request
 from rpcmq.core.router.waiting_queue import Queue
-from rpcmq.errors import Outcome
 from rpcmq.wire import CONSUMER_AT, KEY, ORIGIN_OF_KEY, STAMP, Flag, Kind, method_of, sequence_of
 from rpcmq.wire.adoption import MAX_ASKED, Word, here_records
 from rpcmq.wire.bodies import MESH_TYPE
@@ -264,6 +263,8 @@ class Adoption(MeshPart):
             else:
                 who = ConsumerName(link.origin, link.identity)
                 self._word(now, name_of(key, group), stamp, word, who, consumer)
+                if word == Word.RUNNING:
+                    self.witness.cancel_unwanted(link, message[CONSUMER_AT], key, fence)
 
     def _here(self, now: float, link: Link, message: bytes) -> None:
         """HERE of a consumer elsewhere, by way of its router; without an identity, the router's own word."""
@@ -282,6 +283,8 @@ class Adoption(MeshPart):
                 continue
             consumer = work.holder(asked.request) if asked is not None and work is not None else None
             self._word(now, name_of(key, group), stamp, word, who, consumer)
+            if word == Word.RUNNING:
+                self.witness.cancel_unwanted(link, 0, key, self.witness.fences.get(key, group))
 
     def _word(
         self, now: float, name: bytes, stamp: bytes, word: int, who: ConsumerName, consumer: Consumer | None
@@ -327,6 +330,9 @@ class Adoption(MeshPart):
             return
         if not self._routers.have_told(question, asked.routers):
             return
+        if asked.routers == 1 and asked.request.is_call:
+            self._lose(now, asked, "its router was killed, and no consumer that has come back has it")
+            return
         self._forget(asked)
         request = asked.request
         if request.queue is not None:
@@ -359,18 +365,7 @@ class Adoption(MeshPart):
 
     def _lose(self, now: float, asked: Asked, why: str) -> None:
         self._forget(asked)
-        request = asked.request
-        details = {"topic": request.destination.name, "method": request.destination.method, "started": "unknown"}
-        details |= asked.search.details
-        if request.reply_to is None:
-            self._requests.drop(now, request, request.destination.queue, "consumer lost")
-            self._requests.record(now, request, Outcome.LINK_LOST)
-            if request.queue is not None:
-                request.queue.remove(request)
-        elif request.outcome is None and self._requests.finish(now, request, Outcome.LINK_LOST):
-            self._requests.withdraw(request)
-            self._requests.count_drop(now, request, "consumer lost")
-            self._requests.tell(request.reply_to, request.key, Outcome.LINK_LOST, f"{why}; it may have run", details)
+        self._requests.lose(now, asked.request, why, asked.search.details)
 
     def tick(self, now: float) -> None:
         """Put the questions of this wake-up, and give up those that were not answered in time."""

@@ -2,9 +2,9 @@
 
 A consumer that was given anything is known to two routers (rules ``names`` and ``announce``). What had been ended by
 one that is gone, or what that had when it left, is known to its own router only. So nothing is decided before each one
-that answers has spoken, and all but one, whether they answer or not. One that answers heartbeats, and no question, may
-be the only one that knows: the message is given up in time, not started, for it must not run twice. What may run twice
-is not asked for.
+that answers has spoken, and all but one, whether they answer or not. That one may have been a former life of this
+router, of which this one knows nothing. One that answers heartbeats, and no question, may be the only one that knows:
+the message is given up in time, not started, for it must not run twice. What may run twice is not asked for.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ _MISSED_SECONDS = 90.0
 class AskedRouters:
     """Knows the routers that may know a consumer of a place, those that were lost lately included."""
 
-    __slots__ = ("_context", "_limits", "_missed")
+    __slots__ = ("_context", "_limits", "_missed", "_new_until")
 
     def __init__(self, context: MeshContext) -> None:
         self._context = context
+        self._new_until = context.node.now + _MISSED_SECONDS
         #: Routers that were lost, by id: when, and the limits that their links had.
         self._missed: dict[int, tuple[float, LinkLimits | None]] = {}
         self._limits: dict[Link, LinkLimits] = {}
@@ -63,7 +64,10 @@ class AskedRouters:
         """
         if question.silent_routers():
             return False
-        return len(question.told) + 1 >= max(self.count(question.place), known - 1)
+        told, met = len(question.told), len(self._context.neighbours) + len(self._missed)
+        # A new life that has met nobody who is silent may be the next one of the router that is gone.
+        speaks = met > told or question.put_at >= self._new_until
+        return told + 1 >= self.count(question.place) and told + speaks >= known - 1
 
     def expire(self, now: float) -> None:
         """Forget those that were lost long ago."""

@@ -299,6 +299,18 @@ class Witness:
         self._dispatch.departures.relieved(now, consumer)
         self._dispatch.deliveries.deliver_waiting(now, consumer)
 
+    def cancel_unwanted(self, link: Link, tag: int, key: bytes, fence: Fence | None) -> None:
+        """Tell a consumer that runs a call of this router's, as it says, if nobody waits for that any more.
+
+        It has come back too late: its caller was told that nobody knows. A handler that counts on being waited for,
+        such as that of a work queue's item, must learn it.
+        """
+        caller = self._context.node.links.by_origin(key[ORIGIN_OF_KEY])
+        if fence is None or not fence.is_call or fence.owner != self._context.own.id:
+            return
+        if caller is not None and key not in caller.calls:
+            link.send(pack(Kind.CANCEL, key=key, consumer=tag, hops=fence.stamp[0], attempt=fence.stamp[1]))
+
     def refuses(self, link: Link, key: bytes, stamp: bytes, topic: Topic) -> bool:
         """Whether a later owner of an offered message is known here; then the one at ``link`` is told (``fence``).
 

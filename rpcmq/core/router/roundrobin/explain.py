@@ -104,7 +104,7 @@ def drain_timed_out(now: float, delivery: Delivery) -> Explanation:
     held = now - delivery.dispatched_at
     text = "the router stopped when its drain timed out (router.drain_seconds): "
     text += f"{delivery.consumer.link.identity} had it for {held:.1f} s; it may have run"
-    return text, _started(delivery, held)
+    return text, _started(delivery, held) | {"router": "shutting down"}
 
 
 def _absence(now: float, destination: Destination) -> str:

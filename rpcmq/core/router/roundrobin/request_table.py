@@ -8,7 +8,7 @@ in production, too.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from rpcmq.core.common.drops import Drop, DropNotices, Drops
@@ -234,6 +234,24 @@ class RequestTable:
         self.deadlines.disarm(request)
         self.record(now, request, outcome)
         return True
+
+    def lose(self, now: float, request: Request, why: str, details: Mapping[str, Any]) -> None:
+        """Nobody can know whether ``request`` has run: its caller is told, a cast is dropped.
+
+        Args:
+            details: for the caller, beside what is known of each request.
+        """
+        destination, caller = request.destination, request.reply_to
+        if caller is None:
+            self.drop(now, request, destination.queue, "consumer lost")
+            self.record(now, request, Outcome.LINK_LOST)
+            if request.queue is not None:
+                request.queue.remove(request)
+        elif request.outcome is None and self.finish(now, request, Outcome.LINK_LOST):
+            self.withdraw(request)
+            self.count_drop(now, request, "consumer lost")
+            told = {"topic": destination.name, "method": destination.method, "started": "unknown", **details}
+            self.tell(caller, request.key, Outcome.LINK_LOST, f"{why}; it may have run", told)
 
     def cancel(self, now: float, request: Request) -> None:
         """The caller wants no answer, or has gone: a call that waits never runs, whoever runs it is told."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from rpcmq.core.router.settings import Settings
+from rpcmq.errors import Outcome
 from rpcmq.testing.mesh_network import MeshNetwork, Process
+from rpcmq.testing.process import Call
 from rpcmq.wire import Flag, Kind
 from rpcmq.wire.adoption import HERE_RECORD, Word, where_records
 
@@ -33,8 +35,8 @@ def is_given(process: Process) -> bool:
     return any(message.kind == Kind.REQUEST for message in process.inbox)
 
 
-@pytest.mark.parametrize("is_running", [True, False])
-def test_nobody_is_given_a_call_that_another_consumer_may_have(net: MeshNetwork, is_running: bool) -> None:
+def restarted(net: MeshNetwork) -> tuple[Process, Call, Process]:
+    """Kill the router while a consumer has a call, and start it again; return that, the call and another consumer."""
     api, node = net.process("api", router="a"), net.process("node", router="a")
     node.register("jobs", tag=0)
     call = api.request("jobs", "run", ttl=60)
@@ -46,6 +48,12 @@ def test_nobody_is_given_a_call_that_another_consumer_may_have(net: MeshNetwork,
     other = net.process("other", router="a")
     other.register("jobs", tag=0)
     net.advance(1.0)
+    return node, call, other
+
+
+@pytest.mark.parametrize("is_running", [True, False])
+def test_nobody_is_given_a_call_that_another_consumer_may_have(net: MeshNetwork, is_running: bool) -> None:
+    node, call, other = restarted(net)
     assert not is_given(other), "who has it may not be back yet"
     node.move("a")
     node.register("jobs", tag=0)
@@ -55,4 +63,33 @@ def test_nobody_is_given_a_call_that_another_consumer_may_have(net: MeshNetwork,
     assert not is_given(other)
     assert say(node, Word.RUNNING if is_running else Word.NOT_HAD) >= 1
     net.advance(0.1)
-    assert (is_given(other) or is_given(node)) is not is_running
+    assert not is_given(other) and not is_given(node)
+    assert bool(call.ends) is not is_running, "one that has not come back may have it: its caller decides"
+    if call.ends:
+        assert call.end.outcome is Outcome.LINK_LOST and call.end.body["details"]["started"] == "unknown"
+
+
+def test_who_comes_back_too_late_is_told_that_nobody_waits(net: MeshNetwork) -> None:
+    node, call, other = restarted(net)
+    net.advance(2.0)
+    assert say(other, Word.NOT_HAD) >= 1
+    net.advance(0.1)
+    assert call.end.outcome is Outcome.LINK_LOST and not is_given(other)
+    node.move("a")
+    node.register("jobs", tag=0)
+    net.advance(0.1)
+    assert say(node, Word.RUNNING) == 1
+    net.advance(0.1)
+    assert [message.key for message in node.inbox if message.kind == Kind.CANCEL] == [call.key]
+
+
+def test_who_runs_a_call_that_is_waited_for_is_not_told_otherwise(net: MeshNetwork) -> None:
+    node, call, _ = restarted(net)
+    node.move("a")
+    node.register("jobs", tag=0)
+    net.advance(2.0)
+    for _ in range(2):
+        net.advance(0.1)
+        say(node, Word.RUNNING)
+    assert not [message for message in node.inbox if message.kind == Kind.CANCEL]
+    assert not call.ends

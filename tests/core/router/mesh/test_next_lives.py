@@ -106,3 +106,64 @@ def test_the_next_life_of_one_that_is_away_is_no_witness(net: MeshNetwork) -> No
     net.advance(3.0)
     assert not started(again)
     assert call.end.outcome == Outcome.LINK_LOST
+
+
+@pytest.fixture
+def pair() -> MeshNetwork:
+    made = MeshNetwork(("a", "b"), settings=Settings(recovery_seconds=0.0, mesh_recovery_seconds=10.0))
+    made.advance(2.0)
+    return made
+
+
+@pytest.mark.parametrize("is_linked", [True, False])
+def test_the_next_life_of_a_router_knows_nothing_of_those_that_the_former_one_had(
+    pair: MeshNetwork, is_linked: bool
+) -> None:
+    """It is no witness of them: the other router has to speak, even if it is not linked yet."""
+    node, api = pair.process("node", router="a"), pair.process("api", router="a")
+    node.register("jobs", tag=0)
+    pair.advance(1.0)
+    call = api.request("jobs", "run", ttl=60)
+    node.take(Kind.REQUEST)
+    pair.hosts["a"].kill()
+    node.die()
+    pair.hosts["a"].start(clock_step=60.0)
+    if is_linked:
+        pair.advance(3.0)
+    else:
+        pair.cut("a", "b")
+    again = pair.process("again", router="a")
+    again.register("jobs", tag=0)
+    api.move("a")
+    api._message(Kind.REQUEST, "jobs", "run", b"", key=call.key, hops=1, flags=Flag.RESENT, ttl=60)
+    pair.advance(1.0)
+    assert promise_all(again) == 1
+    pair.advance(1.0)
+    assert not started(again) and not call.ends
+    if not is_linked:
+        pair.heal()
+    pair.advance(11.0)
+    promise_all(again)
+    assert not started(again)
+    assert call.end.outcome == Outcome.LINK_LOST
+
+
+def test_routers_that_are_restarted_one_after_the_other_pass_calls_on(pair: MeshNetwork) -> None:
+    """The next life of the first one has met the second, and knows whom that knew."""
+    pair.hosts["a"].kill()
+    pair.hosts["a"].start(clock_step=60.0)
+    pair.advance(3.0)
+    node, api = pair.process("node", router="b"), pair.process("api", router="b")
+    node.register("jobs", tag=0)
+    pair.advance(1.0)
+    call = api.request("jobs", "run", ttl=60)
+    node.inbox.clear()
+    pair.hosts["b"].kill()
+    node.move("a")
+    node.register("jobs", tag=0)
+    api.move("a")
+    api._message(Kind.REQUEST, "jobs", "run", b"", key=call.key, hops=1, flags=Flag.RESENT, ttl=60)
+    pair.advance(1.0)
+    assert promise_all(node) == 1
+    pair.advance(3.0)
+    assert started(node)
