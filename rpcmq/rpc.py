@@ -25,6 +25,7 @@ __all__ = [
     "cast",
     "client",
     "configure",
+    "declare_periodic",
     "declare_queue",
     "fanout_cast",
     "multicall",
@@ -33,6 +34,7 @@ __all__ = [
     "put",
     "put_many",
     "receipt",
+    "remove_periodic",
     "stub",
     "subscribe",
 ]
@@ -95,6 +97,7 @@ os.register_at_fork(after_in_child=_after_fork_in_child)
 _default = DefaultVerbs[ClientVerbs](client)
 call = _default.function(ClientVerbs.call)
 cast = _default.function(ClientVerbs.cast)
+declare_periodic = _default.function(ClientVerbs.declare_periodic)
 declare_queue = _default.function(ClientVerbs.declare_queue)
 fanout_cast = _default.function(ClientVerbs.fanout_cast)
 multicall = _default.function(ClientVerbs.multicall)
@@ -103,4 +106,5 @@ publish = _default.function(ClientVerbs.publish)
 put = _default.function(ClientVerbs.put)
 put_many = _default.function(ClientVerbs.put_many)
 receipt = _default.function(ClientVerbs.receipt)
+remove_periodic = _default.function(ClientVerbs.remove_periodic)
 subscribe = _default.function(ClientVerbs.subscribe)

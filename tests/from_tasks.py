@@ -18,9 +18,9 @@ __all__ = ["client", "service", "worker"]
 _loop: asyncio.AbstractEventLoop | None = None
 _END: Any = object()
 _VERBS = {
-    "call", "cancel", "cast", "close", "connect", "declare", "declare_queue", "describe", "fanout_cast", "kick",
-    "multicall", "notify", "publish", "purge", "put", "put_many", "query", "receipt", "result", "start", "state",
-    "statistics", "stop", "subscribe", "wait",
+    "call", "cancel", "cast", "close", "connect", "declare", "declare_periodic", "declare_queue", "describe",
+    "fanout_cast", "kick", "multicall", "notify", "publish", "purge", "put", "put_many", "query", "receipt",
+    "remove_periodic", "result", "start", "state", "statistics", "stop", "subscribe", "wait",
 }  # fmt: skip
 
 

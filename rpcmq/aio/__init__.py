@@ -11,6 +11,7 @@ from rpcmq.aio.default import (
     cast,
     client,
     configure,
+    declare_periodic,
     declare_queue,
     fanout_cast,
     multicall,
@@ -19,6 +20,7 @@ from rpcmq.aio.default import (
     put,
     put_many,
     receipt,
+    remove_periodic,
     stub,
     subscribe,
 )
@@ -40,6 +42,7 @@ __all__ = [
     "cast",
     "client",
     "configure",
+    "declare_periodic",
     "declare_queue",
     "fanout_cast",
     "multicall",
@@ -48,6 +51,7 @@ __all__ = [
     "put",
     "put_many",
     "receipt",
+    "remove_periodic",
     "stub",
     "subscribe",
 ]

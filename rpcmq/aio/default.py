@@ -26,6 +26,7 @@ __all__ = [
     "cast",
     "client",
     "configure",
+    "declare_periodic",
     "declare_queue",
     "fanout_cast",
     "multicall",
@@ -34,6 +35,7 @@ __all__ = [
     "put",
     "put_many",
     "receipt",
+    "remove_periodic",
     "stub",
     "subscribe",
 ]
@@ -104,6 +106,7 @@ os.register_at_fork(after_in_child=_after_fork_in_child)
 _default = DefaultVerbs(client)
 call = _default.function(Client.call)
 cast = _default.function(Client.cast)
+declare_periodic = _default.function(Client.declare_periodic)
 declare_queue = _default.function(Client.declare_queue)
 fanout_cast = _default.function(Client.fanout_cast)
 multicall = _default.function(Client.multicall)
@@ -112,4 +115,5 @@ publish = _default.function(Client.publish)
 put = _default.function(Client.put)
 put_many = _default.function(Client.put_many)
 receipt = _default.function(Client.receipt)
+remove_periodic = _default.function(Client.remove_periodic)
 subscribe = _default.function(Client.subscribe)

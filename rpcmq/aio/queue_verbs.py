@@ -1,4 +1,4 @@
-"""The verbs of work queues for asyncio: put, put_many, receipt and declare_queue."""
+"""The verbs of work queues for asyncio: put, put_many, receipt, declare_queue, and those of periodic items."""
 
 from __future__ import annotations
 
@@ -96,6 +96,34 @@ class QueueVerbs(BaseClient):
         """Give a queue settings, at all queue servers of the mesh. See :meth:`rpcmq.Client.declare_queue`."""
         process = self.caller.bridge.process
         return await self.take_steps(self._offers.declare(process, queue, settings, self.put_seconds(timeout)))
+
+    async def declare_periodic(
+        self,
+        ctx: Any,
+        queue: str,
+        name: str,
+        cron: str,
+        msg: Mapping[str, Any],
+        *,
+        zone: str = "UTC",
+        missed: str = "last",
+        priority: int = 0,
+        expires: float = 0.0,
+        key: str | None = None,
+        unique: str | None = None,
+        timeout: float | None = None,
+    ) -> dict[str, Any]:
+        """Have an item put again and again, by a cron expression. See :meth:`rpcmq.Client.declare_periodic`."""
+        options = PutOptions(None, 0.0, priority, expires, key, 0.0, unique)
+        times = {"cron": cron, "zone": zone, "missed": missed}
+        process, seconds = self.caller.bridge.process, self.put_seconds(timeout)
+        steps = self._offers.declare_periodic(process, ctx, queue, name, times, msg, options, seconds)
+        return await self.take_steps(steps)
+
+    async def remove_periodic(self, queue: str, name: str, *, timeout: float | None = None) -> bool:
+        """Have the items of a periodic one put no more. See :meth:`rpcmq.Client.remove_periodic`."""
+        process = self.caller.bridge.process
+        return await self.take_steps(self._offers.remove_periodic(process, queue, name, self.put_seconds(timeout)))
 
     async def decoded_result(self, address: Address, format: int, payload: bytes) -> Any:
         """The result of an item of the queue at ``address``."""

@@ -130,10 +130,11 @@ class _Program:
 
     def _give_back(self) -> None:
         """End when the owner is back, or has nothing left."""
-        assert self._server is not None
-        reason = until_over(self._store)
+        server = self._server
+        assert server is not None
+        reason = until_over(self._store, lambda: server.periodic.count > 0)
         log_event(log, logging.INFO, "queue given back", f"the items of {self._owner} are given back: {reason}")
-        self._stopping = gevent.spawn(self._server.stop, _GIVING_BACK)
+        self._stopping = gevent.spawn(server.stop, _GIVING_BACK)
 
     # --- state -------------------------------------------------------------------------------
 

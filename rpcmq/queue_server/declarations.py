@@ -16,12 +16,11 @@ import gevent
 
 from rpcmq.client import Client
 from rpcmq.client.later import Later
-from rpcmq.client.queue.protocol import OPERATORS, SETTINGS, check_queue
+from rpcmq.client.queue.protocol import SETTINGS, check_queue
 from rpcmq.core.queue.policy import Policy
 from rpcmq.core.queue.queues import Queues
-from rpcmq.errors import RpcError
+from rpcmq.queue_server.telling import AGAIN, AT_ONCE, tell
 from rpcmq.store.contract import Note
-from rpcmq.wire import Address
 
 __all__ = ["Declarations"]
 
@@ -31,12 +30,8 @@ log = logging.getLogger("rpcmq.queue")
 _DECLARED = "declared "
 #: Queues whose declared settings are kept.
 _MOST = 1000
-#: Queues that are told of in one message.
-_AT_ONCE = 100
-#: The others are asked so often (seconds) for what was declared, and this much before what is known (milliseconds).
-_AGAIN, _BEFORE = 60.0, 3_600_000
-#: The longest that such a message is kept for a queue server that is away (seconds).
-_LIFE = 60.0
+#: The others are asked again for what was declared from so much before what is known on (milliseconds).
+_BEFORE = 3_600_000
 
 
 class Declarations:
@@ -103,27 +98,16 @@ class Declarations:
             return
         times = sorted((name, at) for name, at in self._times.items() if at >= since)
         told = [(name, at, asdict(self._queues.queue(name).policy)) for name, at in times]
-        for begin in range(0, len(told), _AT_ONCE):
-            self._tell(told[begin : begin + _AT_ONCE], owner)
+        for begin in range(0, len(told), AT_ONCE):
+            self._tell(told[begin : begin + AT_ONCE], owner)
 
     def keep_up(self) -> None:
         """Ask the others what was declared while this one was away, and now and then what it has missed."""
         since = 0
         while True:
-            self._send("", "ask", {"owner": self._owner, "since": since})
-            gevent.sleep(_AGAIN)
+            tell(self._client, SETTINGS, "", "ask", {"owner": self._owner, "since": since})
+            gevent.sleep(AGAIN)
             since = max(0, max(self._times.values(), default=0) - _BEFORE)
 
     def _tell(self, declared: list[tuple[str, int, dict[str, Any]]], owner: str = "") -> None:
-        self._send(owner, "learn", {"declared": declared})
-
-    def _send(self, owner: str, method: str, args: dict[str, Any]) -> None:
-        message = {"method": method, "args": args}
-        address = Address(SETTINGS, owner, OPERATORS)
-        try:
-            if owner:
-                self._client.cast(None, address, message, ttl=_LIFE)
-            else:
-                self._client.fanout_cast(None, address, message)
-        except RpcError as error:
-            log.warning("other queue servers were not told of settings: %s", error)
+        tell(self._client, SETTINGS, owner, "learn", {"declared": declared})

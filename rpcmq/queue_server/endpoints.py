@@ -16,11 +16,13 @@ from rpcmq.client.queue.protocol import PRIORITIES, REFUSED, PutAnswer, Record, 
 from rpcmq.client.queue.records import most_records, unpack_records
 from rpcmq.core.queue.cancelling import CANCELLED, ENDED, cancel
 from rpcmq.core.queue.operators import Operators
+from rpcmq.core.queue.periodic import Periodic, PeriodicKey, check_name
 from rpcmq.core.queue.queues import NewItem, Queues
 from rpcmq.core.queue.refusals import Refused
 from rpcmq.core.queue.results import Outcome
 from rpcmq.core.queue.views import ItemView
 from rpcmq.payload.bounded_text import short_repr
+from rpcmq.queue_server.periodic import PeriodicItems
 from rpcmq.queue_server.turns import Crowded, End, Turns, caller_now
 from rpcmq.store.contract import Maker, Verdict
 
@@ -60,17 +62,19 @@ class OneQueue:
         wall: milliseconds of the wall clock now.
         declare: gives a queue settings.
         turns: of all that is asked of the store.
+        periodic: the periodic items of this owner.
     """
 
     def __init__(
         self, name: str, queues: Queues, wall: Callable[[float], int],
-        declare: Callable[[str, dict[str, Any]], Later[dict[str, Any]]], turns: Turns,
+        declare: Callable[[str, dict[str, Any]], Later[dict[str, Any]]], turns: Turns, periodic: PeriodicItems,
     ) -> None:  # fmt: skip
         self._turns = turns
         self._name = name
         self._queues = queues
         self._wall = wall
         self._declare = declare
+        self._periodic = periodic
 
     def put(self, ctx: Any, producer: int, records: bytes) -> Later[tuple[Any, ...]]:
         """Put items, all or none; the answer comes once they are on disk."""
@@ -105,17 +109,43 @@ class OneQueue:
 
     def declare(self, ctx: Any, settings: dict[str, Any]) -> Later[dict[str, Any]]:
         """Give the queue settings; the answer comes once they are on disk."""
+        return self._in_turn(lambda: self._declare(self._name, settings))
+
+    def _in_turn(self, ask: Callable[[], Later[dict[str, Any]]]) -> Later[dict[str, Any]]:
         later: Later[dict[str, Any]] = Later()
 
-        def declare(end: End) -> None:
-            def answer(answer: dict[str, Any]) -> None:
+        def begin(end: End) -> None:
+            def answered(answer: dict[str, Any]) -> None:
                 later.answer(answer)
                 end()
 
-            self._declare(self._name, settings).then(answer)
+            ask().then(answered)
 
-        self._turns.take(caller_now(), _QUESTION, 0, declare)
+        self._turns.take(caller_now(), _QUESTION, 0, begin)
         return later
+
+    def declare_periodic(
+        self, ctx: Any, name: str, cron: str, zone: str, missed: str, record: bytes, here: bool
+    ) -> Later[dict[str, Any]]:
+        """Put an item at the times of ``cron``; the answer comes once that is on disk, or names who puts it already."""
+        try:
+            (given,) = unpack_records(record)
+            item = _new_item(1, given._replace(counter=1), 0)
+            periodic = Periodic(
+                self._name, name, cron, zone, missed, item.priority, float(given.expires), item.series.decode(),
+                item.unique.decode(), item.message,
+            )  # fmt: skip
+        except (TypeError, ValueError, OverflowError, AttributeError) as error:
+            return _refusal(error)
+        return self._in_turn(lambda: self._periodic.declare(periodic, here))
+
+    def remove_periodic(self, ctx: Any, name: str, here: bool) -> Later[dict[str, Any]]:
+        """Put a periodic item no more; the answer comes once that is on disk, or names who puts it."""
+        try:
+            key = PeriodicKey(self._name, check_name(name))
+        except ValueError as error:
+            return _refusal(error)
+        return self._in_turn(lambda: self._periodic.remove(key, here))
 
     def state(self, ctx: Any, priority: int, number: int) -> Later[tuple[Any, ...]]:
         """Tell the state of an item, how often it has failed, and the reason."""
@@ -195,6 +225,12 @@ def _state_of(view: ItemView | None) -> tuple[Any, ...]:
         return ENDED, 0, ""
     endings = view.story.endings
     return view.state, view.story.attempts, view.damage or (endings[-1].text if endings else "")
+
+
+def _refusal(error: Exception) -> Later[dict[str, Any]]:
+    answer: Later[dict[str, Any]] = Later()
+    answer.answer({"refusal": str(error)})
+    return answer
 
 
 def _answer(verdicts: list[Verdict]) -> PutAnswer:

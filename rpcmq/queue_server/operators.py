@@ -11,9 +11,11 @@ from typing import Any
 
 from gevent.event import AsyncResult
 
+from rpcmq.client.later import Later
 from rpcmq.client.queue.protocol import check_queue
 from rpcmq.core.queue.given import Key
 from rpcmq.core.queue.operators import PEEK_STATES, Operators
+from rpcmq.core.queue.periodic import PeriodicKey
 from rpcmq.core.queue.policy import Policy
 from rpcmq.core.queue.queues import Queues
 from rpcmq.core.queue.views import ItemView
@@ -44,11 +46,12 @@ class Look:
         look: returns the row of each queue, by name.
         store: returns the state of the store.
         turns: of all that is asked of the store.
+        periodic: returns the rows of the periodic items of all queues.
     """
 
     def __init__(
         self, owner: str, queues: Queues, served: Mapping[str, Watch], look: Callable[[], dict[str, dict[str, Any]]],
-        store: Callable[[], dict[str, Any]], turns: Turns,
+        store: Callable[[], dict[str, Any]], turns: Turns, periodic: Callable[[], list[dict[str, Any]]],
     ) -> None:  # fmt: skip
         self._turns = turns
         self._owner = owner
@@ -57,11 +60,18 @@ class Look:
         self._look = look
         self._served = served
         self._store = store
+        self._periodic = periodic
 
     def queues(self, ctx: Any) -> dict[str, Any]:
         """The queues, each with its state and its numbers of items."""
         rows = [{"queue": name, **row} for name, row in self._look().items()]
         return {"owner": self._owner, "store": self._store(), "queues": rows}
+
+    def periodic(self, ctx: Any, queue: str = "") -> list[dict[str, Any]] | None:
+        """The periodic items, or those of ``queue``; None: that is not known here."""
+        if queue and queue not in self._served:
+            return None
+        return [row for row in self._periodic() if queue in ("", row["queue"])]
 
     def show(self, ctx: Any, queue: str) -> dict[str, Any] | None:
         """Tell all about one queue; None: it is not known here."""
@@ -107,13 +117,18 @@ class Change:
     Args:
         served: the queues, by name.
         serve: serves a queue, which is made if it is not there.
+        remove_periodic: removes a periodic item, whoever puts it.
     """
 
-    def __init__(self, queues: Queues, served: Mapping[str, Watch], serve: Callable[[str], object]) -> None:
+    def __init__(
+        self, queues: Queues, served: Mapping[str, Watch], serve: Callable[[str], object],
+        remove_periodic: Callable[[PeriodicKey, bool], Later[dict[str, Any]]],
+    ) -> None:  # fmt: skip
         self._queues = queues
         self._operators = Operators(queues)
         self._served = served
         self._serve = serve
+        self._remove_periodic = remove_periodic
 
     # --- queues ------------------------------------------------------------------------------
 
@@ -164,6 +179,12 @@ class Change:
         shown = ", ".join(f"{name}={value}" for name, value in settings.items())
         _note(queue, f"queue {queue!r} has other settings: an operator said {shown}")
         return {"settings": asdict(policy)}
+
+    def remove_periodic(self, ctx: Any, queue: str, name: str) -> Later[dict[str, Any]] | None:
+        """Put a periodic item no more, here and at whoever has taken it over."""
+        if queue not in self._served:
+            return None
+        return self._remove_periodic(PeriodicKey(queue, name), True)
 
     # --- items -------------------------------------------------------------------------------
 

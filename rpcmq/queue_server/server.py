@@ -13,7 +13,7 @@ import gevent
 from gevent.event import Event
 
 from rpcmq.client import Client, Service
-from rpcmq.client.queue.protocol import CHANGE, LOOK, OPERATORS, QUEUES, SETTINGS, all_queues
+from rpcmq.client.queue.protocol import CHANGE, LOOK, OPERATORS, PERIODIC, QUEUES, SETTINGS, all_queues
 from rpcmq.core.queue.queues import Queues
 from rpcmq.core.queue.work_queue import WorkQueue
 from rpcmq.errors import RpcError, UsageError
@@ -22,6 +22,7 @@ from rpcmq.queue_server.dispatcher import Dispatcher
 from rpcmq.queue_server.endpoints import AllQueues, OneQueue
 from rpcmq.queue_server.observer import Observer
 from rpcmq.queue_server.operators import Change, Look
+from rpcmq.queue_server.periodic import PeriodicItems
 from rpcmq.queue_server.store_process import StoreProcess
 from rpcmq.queue_server.turns import Turns
 from rpcmq.queue_server.watch import Watch
@@ -85,6 +86,8 @@ class QueueServer:
         self.queues.on_earlier = self._wake.set
         self._known = self.queues.names()
         self._declarations = Declarations(self.queues, client, owner, recovered.notes)
+        self.periodic = PeriodicItems(self.queues, client, owner, recovered.notes)
+        self.periodic.on_earlier(self._wake.set)
 
     def wall(self, now: float) -> int:
         """Milliseconds of the wall clock at ``now``."""
@@ -109,7 +112,7 @@ class QueueServer:
     def _make_room(self) -> None:
         before = monotonic() - _OPEN
         for name, since in list(self._opened.items()):
-            if name not in self._dispatchers or not self.queues.is_blank(name):
+            if name not in self._dispatchers or not self._is_blank(name):
                 del self._opened[name]
             elif since <= before:
                 self._close(name)
@@ -118,6 +121,9 @@ class QueueServer:
             f"{self._owner} serves {len(self._dispatchers)} queues, and {_MOST_QUEUES} are the most: put items of "
             "several kinds into one queue, or at another owner"
         )
+
+    def _is_blank(self, name: str) -> bool:
+        return self.queues.is_blank(name) and not self.periodic.rows(name)
 
     def _close(self, name: str) -> None:
         """Serve the queue ``name``, which is blank, no more, unless it is put into meanwhile."""
@@ -129,7 +135,7 @@ class QueueServer:
         self._closing -= 1
         if name in self._dispatchers:
             return
-        if self.queues.is_blank(name):
+        if self._is_blank(name):
             self.queues.forget(name)
         else:
             self._on_ready(self.queues.queue(name))
@@ -156,8 +162,8 @@ class QueueServer:
         )
         self._watched[name] = Watch(queue, dispatcher, self.store, self._client)
         service = Service(
-            name, OneQueue(name, self.queues, self.wall, self._declarations.declare, self._turns), host=self._owner,
-            client=self._client, exchange=QUEUES, concurrency=_PUTS,
+            name, OneQueue(name, self.queues, self.wall, self._declarations.declare, self._turns, self.periodic),
+            host=self._owner, client=self._client, exchange=QUEUES, concurrency=_PUTS,
         )  # fmt: skip
         try:
             service.start(_ROUTER)
@@ -183,18 +189,26 @@ class QueueServer:
     def run(self) -> None:
         """Give items to workers until :meth:`stop`, or until the store cannot be used any more."""
         while not self._is_over and not self.store.refusal:
-            self._wake.wait(min(_LONGEST, max(0.001, self.queues.next_deadline() - monotonic())))
+            now = monotonic()
+            deadline = min(self.queues.next_deadline(), self.periodic.next_deadline(now))
+            self._wake.wait(min(_LONGEST, max(0.001, deadline - now)))
             self._wake.clear()
             self._step()
 
     def _serve_operators(self) -> None:
-        look = Look(self._owner, self.queues, self._watched, self.observer.look, self._state_of_store, self._turns)
-        change = Change(self.queues, self._watched, self.open)
-        for topic, endpoint in ((LOOK, look), (CHANGE, change), (SETTINGS, self._declarations)):
+        look = Look(
+            self._owner, self.queues, self._watched, self.observer.look, self._state_of_store, self._turns,
+            self.periodic.rows,
+        )  # fmt: skip
+        change = Change(self.queues, self._watched, self.open, self.periodic.remove)
+        homes = self.periodic.endpoint()
+        endpoints = ((LOOK, look), (CHANGE, change), (SETTINGS, self._declarations), (PERIODIC, homes))
+        for topic, endpoint in endpoints:
             service = Service(topic, endpoint, host=self._owner, client=self._client, exchange=OPERATORS)
             service.start(_ROUTER)
             self._services[f"{OPERATORS} {topic}"] = service
         gevent.spawn(self._declarations.keep_up)
+        gevent.spawn(self.periodic.keep_up)
 
     def _state_of_store(self) -> dict[str, Any]:
         store = self.store
@@ -204,6 +218,7 @@ class QueueServer:
         now = monotonic()
         is_due = self.queues.next_deadline() <= now
         self.queues.tick(now)
+        self.periodic.tick(now)
         ready, self._ready = self._ready, {}
         for name in {**self._dispatchers, **ready} if is_due else ready:
             if (dispatcher := self._dispatchers.get(name)) is not None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import random
 from time import monotonic
 
@@ -97,8 +97,12 @@ class Heirs:
                 process.kill()
 
 
-def until_over(store: StoreProcess) -> str:
-    """Wait until an heir has nothing more to do; return the reason."""
+def until_over(store: StoreProcess, has_periodic: Callable[[], bool]) -> str:
+    """Wait until an heir has nothing more to do; return the reason.
+
+    Args:
+        has_periodic: whether it puts periodic items.
+    """
     empty = 0
     while True:
         gevent.sleep(_LOOK)
@@ -110,7 +114,7 @@ def until_over(store: StoreProcess) -> str:
         assert seen is not None and counted is not None
         if seen.is_wanted:
             return "the owner is back"
-        is_empty = not any((*counted.ready.values(), *counted.postponed.values()))
+        is_empty = not (any((*counted.ready.values(), *counted.postponed.values())) or has_periodic())
         empty = empty + 1 if is_empty else 0
         if empty >= _EMPTY_LOOKS:
             return "nothing is left"

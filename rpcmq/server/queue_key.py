@@ -16,12 +16,12 @@ __all__ = ["NAME", "authorized_queue_server", "queue_server_keys"]
 #: The name of the key.
 NAME = "rpcmq.queue"
 _QUEUES, _OPERATORS, _WORKERS = "rpcmq.queue", "rpcmq.queue.admin", "rpcmq.work"
-_SETTINGS = ("settings", "settings.*")
+_SETTINGS = ("settings", "settings.*", "periodic", "periodic.*")
 _RIGHTS = (
     # To be asked: by those who put, by operators, and by the other queue servers.
     Right(frozenset({"serve"}), ("#",), (_QUEUES,)),
     Right(frozenset({"serve"}), ("look", "look.*", "change", "change.*", *_SETTINGS), (_OPERATORS,)),
-    # To tell the other queue servers of settings.
+    # To tell the other queue servers of settings and periodic items.
     Right(frozenset({"cast", "fanout"}), _SETTINGS, (_OPERATORS,)),
     Right(frozenset({"call"}), ("#",), (_WORKERS,)),
 )

@@ -18,6 +18,7 @@ __all__ = [
     "CLEAN",
     "KEPT_OVERHEAD",
     "NOTHING",
+    "PERIODIC",
     "Bury",
     "Change",
     "Damaged",
@@ -216,6 +217,8 @@ class Verdict(NamedTuple):
 NOTHING = Verdict()
 #: The name of a note that the last life has left if it has ended in order: no worker has an item.
 CLEAN = "clean"
+#: The names of the notes of periodic items begin with it: an owner that has one has something to do.
+PERIODIC = "periodic "
 
 
 class Stored(NamedTuple):

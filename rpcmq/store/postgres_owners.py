@@ -10,7 +10,7 @@ from typing import Any
 
 import psycopg
 
-from rpcmq.store.contract import CLEAN, Others, StoreFailed
+from rpcmq.store.contract import CLEAN, PERIODIC, Others, StoreFailed
 
 __all__ = ["Ownership"]
 
@@ -32,7 +32,9 @@ _GONE = (
     " SELECT name FROM rpcmq.owners o WHERE owner <> %(owner)s"
     " AND NOT EXISTS (SELECT FROM held h WHERE h.owner = o.owner)"
     " AND (EXISTS (SELECT FROM rpcmq.items i WHERE i.owner = o.owner) OR NOT EXISTS"
-    " (SELECT FROM rpcmq.notes n WHERE n.owner = o.owner AND n.name = %(clean)s)) ORDER BY name LIMIT %(most)s"
+    " (SELECT FROM rpcmq.notes n WHERE n.owner = o.owner AND n.name = %(clean)s) OR EXISTS"
+    " (SELECT FROM rpcmq.notes n WHERE n.owner = o.owner AND starts_with(n.name, %(periodic)s)))"
+    " ORDER BY name LIMIT %(most)s"
 )
 
 
@@ -81,6 +83,6 @@ class Ownership:
 
     def others(self) -> Others:
         """Whoever waits for this ownership, and the owners that nobody is."""
-        values = {"space": _LOCK_SPACE, "owner": self.id, "clean": CLEAN, "most": _MOST}
+        values = {"space": _LOCK_SPACE, "owner": self.id, "clean": CLEAN, "periodic": PERIODIC, "most": _MOST}
         is_wanted = self._connection.execute(_WANTED, values).fetchone() == (True,)
         return Others(is_wanted, tuple(str(name) for (name,) in self._connection.execute(_GONE, values)))

@@ -103,6 +103,29 @@ def test_queues_of_all_owners_side_by_side(system: list[InProcessRouter], invoke
     assert [owner["owner"] for owner in only] == ["b"]
 
 
+def test_periodic_items_are_listed_and_removed(system: list[InProcessRouter], invoke: Invoke) -> None:
+    pytest.importorskip("cronsim", reason="cronsim is not installed: make setup")
+    at = ("--router", system[2].url)
+    message = {"method": "charge", "args": {"invoice": 1}}
+    with Client(system[1].url) as client:
+        client.declare_periodic(None, "by night", "nightly", "0 3 * * *", message, zone="Asia/Tokyo", missed="skip")
+        client.declare_periodic(None, "by day", "daily", "0 15 * * *", message)
+    rows = answer_of(invoke("queue", "periodic", "by night", "--json", *at))["periodic"]
+    assert [(row["owner"], row["name"], row["missed"], row["last"]) for row in rows] == [("b", "nightly", "skip", None)]
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT03:00:00\+09:00", rows[0]["next"])
+    ended = invoke("queue", "periodic", *at)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert "nightly" in ended.stdout and "daily" in ended.stdout and "0 3 * * *" in ended.stdout
+    ended = invoke("queue", "periodic", "by night", "--remove", "nightly", *at)
+    assert (ended.returncode, ended.stdout) == (0, "by night of b: periodic item nightly is put no more\n")
+    ended = invoke("queue", "periodic", "by night", "--remove", "nightly", *at)
+    assert ended.returncode == 1 and "queue 'by night' has no periodic item 'nightly'" in ended.stderr
+    ended = invoke("queue", "periodic", "--remove", "nightly", *at)
+    assert ended.returncode == 2 and "--remove needs the QUEUE" in ended.stderr
+    assert invoke("queue", "periodic", "by night", *at).stdout == "no periodic items\n"
+    assert "no router has a queue 'nowhere'" in invoke("queue", "periodic", "nowhere", *at).stderr
+
+
 def test_what_items_wait_for(system: list[InProcessRouter], invoke: Invoke) -> None:
     put(system[0], "lonely", *range(12))
     eventually(lambda: row_of(invoke, system[2], "lonely")["why"] == "no worker on queue lonely")

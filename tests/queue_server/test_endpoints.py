@@ -17,7 +17,7 @@ NOBODY: Any = None
 
 def queue() -> OneQueue:
     """A queue that asks nobody anything."""
-    return OneQueue("billing", NOBODY, lambda now: 0, NOBODY, Turns())
+    return OneQueue("billing", NOBODY, lambda now: 0, NOBODY, Turns(), NOBODY)
 
 
 def put(producer: Any, records: Any) -> PutAnswer:

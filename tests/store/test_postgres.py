@@ -7,8 +7,21 @@ from threading import Thread
 import psycopg
 import pytest
 
-from rpcmq.store.contract import CLEAN, Done, Lane, Maker, Note, Others, Put, StoreError, StoreFailed, Verdict
+from rpcmq.store.contract import (
+    CLEAN,
+    PERIODIC,
+    Done,
+    Lane,
+    Maker,
+    Note,
+    Others,
+    Put,
+    StoreError,
+    StoreFailed,
+    Verdict,
+)
 from rpcmq.store.postgres import PostgresStore
+from rpcmq.store.postgres_schema import SCHEMA_VERSION
 from rpcmq.testing import eventually
 from tests.store.postgres_server import PostgresServer
 
@@ -82,6 +95,14 @@ def test_owners_that_are_gone_are_told_of_unless_they_have_ended_in_order_and_le
     a.close()
 
 
+def test_an_owner_that_puts_periodic_items_is_wanted_though_it_has_ended_in_order(database: str) -> None:
+    a, b = (PostgresStore(database, name) for name in "ab")
+    b.apply([Note(PERIODIC + "billing\nnightly", b"its times"), Note(CLEAN, b"1")])
+    b.close()
+    assert a.others() == Others(False, ("b",))
+    a.close()
+
+
 def test_an_heir_is_told_that_the_owner_waits_and_the_owner_gets_the_items_when_it_gives_them_back(
     database: str,
 ) -> None:
@@ -136,10 +157,10 @@ def test_a_server_that_is_killed_has_what_was_accepted(database: str, postgres_s
 def test_tables_of_a_later_version_are_refused(database: str) -> None:
     PostgresStore(database, "a").close()
     with psycopg.connect(database, autocommit=True) as connection:
-        connection.execute("UPDATE rpcmq.version SET version = 4")
-    with pytest.raises(
-        StoreError, match="its tables have version 4, and this rpcmq knows 3: start the later one that has used it"
-    ):
+        connection.execute("UPDATE rpcmq.version SET version = version + 1")
+    later, known = SCHEMA_VERSION + 1, SCHEMA_VERSION
+    text = f"its tables have version {later}, and this rpcmq knows {known}: start the later one that has used it"
+    with pytest.raises(StoreError, match=text):
         PostgresStore(database, "a")
 
 

@@ -24,7 +24,7 @@ from rpcmq.errors import (
 )
 from rpcmq.payload.bounded_text import short_repr
 
-__all__ = ["cancel", "declare", "result", "state"]
+__all__ = ["cancel", "declare", "result", "state", "until_answered"]
 
 #: The states of an item that has not ended.
 _UNENDED = ("waiting", "running")
@@ -48,7 +48,7 @@ def declare(producer: Producer, queue: str, settings: Mapping[str, Any], seconds
             producer.forget_owner(queue)
             raise
 
-    answer = yield from _until_answered(ask, seconds)
+    answer = yield from until_answered(ask, seconds)
     if refusal := answer.get("refusal"):
         raise UsageError(f"queue {queue!r}: {refusal}")
     return dict(answer["settings"])
@@ -75,13 +75,39 @@ def result(place: ItemPlace, seconds: float) -> Steps[tuple[int, bytes]]:
         def ask(seconds: float, message: Mapping[str, Any] = message) -> Steps[Any]:
             return (yield Ask(at_owner(place.queue, place.owner), message, _AT_ONCE + _ANSWER, True))
 
-        state, kept, text = yield from _until_answered(ask, left, place.owner)
+        state, kept, text = yield from until_answered(ask, left, place.owner)
         if state == REFUSED:
             yield Pause(_LONGEST_PAUSE)
         elif state not in _UNENDED:
             return _result_of(place, state, kept, text)
         if monotonic() >= deadline:
             raise CallTimeout(f"{_name(place)} has not ended within {seconds:g} s: it is {text or state}")
+
+
+def until_answered(ask: Callable[[float], Steps[Any]], seconds: float, owner: str = "") -> Steps[Any]:
+    """Ask, within so many seconds, until there is an answer.
+
+    Args:
+        owner: who is asked; empty: any queue server, of which one must be there, or to be expected.
+
+    Raises:
+        CallError, RouterUnreachable: there was none.
+    """
+    deadline, wait = monotonic() + seconds, _FIRST_PAUSE
+    while True:
+        try:
+            return (yield from ask(max(0.001, deadline - monotonic())))
+        except AccessDenied:
+            raise
+        except (CallError, RouterUnreachable) as error:
+            left = deadline - monotonic()
+            absence = absent(error) if isinstance(error, CallError) else None
+            if absence is not None and (left <= 0 or (absence.is_final and not owner)):
+                raise NoConsumer(absence.text(owner)) from error
+            if left <= 0:
+                raise
+        yield Pause(min(wait, left))
+        wait = min(_LONGEST_PAUSE, 2 * wait)
 
 
 def _result_of(place: ItemPlace, state: str, kept: bytes | None, text: str) -> tuple[int, bytes]:
@@ -107,30 +133,4 @@ def _ask_owner(place: ItemPlace, method: str, seconds: float) -> Steps[Any]:
     def ask(seconds: float) -> Steps[Any]:
         return (yield Ask(at_owner(place.queue, place.owner), message, seconds, True))
 
-    return (yield from _until_answered(ask, seconds, place.owner))
-
-
-def _until_answered(ask: Callable[[float], Steps[Any]], seconds: float, owner: str = "") -> Steps[Any]:
-    """Ask, within so many seconds, until there is an answer.
-
-    Args:
-        owner: who is asked; empty: any queue server, of which one must be there, or to be expected.
-
-    Raises:
-        CallError, RouterUnreachable: there was none.
-    """
-    deadline, wait = monotonic() + seconds, _FIRST_PAUSE
-    while True:
-        try:
-            return (yield from ask(max(0.001, deadline - monotonic())))
-        except AccessDenied:
-            raise
-        except (CallError, RouterUnreachable) as error:
-            left = deadline - monotonic()
-            absence = absent(error) if isinstance(error, CallError) else None
-            if absence is not None and (left <= 0 or (absence.is_final and not owner)):
-                raise NoConsumer(absence.text(owner)) from error
-            if left <= 0:
-                raise
-        yield Pause(min(wait, left))
-        wait = min(_LONGEST_PAUSE, 2 * wait)
+    return (yield from until_answered(ask, seconds, place.owner))

@@ -7,6 +7,7 @@ from typing import Any
 
 from rpcmq.client.process import Process
 from rpcmq.client.queue.asking import declare
+from rpcmq.client.queue.periodic import declare_periodic, remove_periodic
 from rpcmq.client.queue.places import ItemPlace
 from rpcmq.client.queue.protocol import MOST_ITEMS
 from rpcmq.client.queue.puts import Producer, PutOptions
@@ -58,6 +59,18 @@ class Offers:
     ) -> Steps[dict[str, Any]]:
         """Give a queue settings; see :meth:`rpcmq.Client.declare_queue`."""
         return declare(self._producer_for(process), queue, settings, seconds)
+
+    def declare_periodic(
+        self, process: Process, ctx: Any, queue: str, name: str, times: Mapping[str, str], msg: Mapping[str, Any],
+        options: PutOptions, seconds: float,
+    ) -> Steps[dict[str, Any]]:  # fmt: skip
+        """Have an item put again and again; see :meth:`rpcmq.Client.declare_periodic`."""
+        producer = self._producer_for(process)
+        return declare_periodic(producer, queue, name, times, producer.record(ctx, msg, options), seconds)
+
+    def remove_periodic(self, process: Process, queue: str, name: str, seconds: float) -> Steps[bool]:
+        """Have it put no more; see :meth:`rpcmq.Client.remove_periodic`."""
+        return remove_periodic(self._producer_for(process), queue, name, seconds)
 
     def _producer_for(self, process: Process) -> Producer:
         """The producer of this client; after a fork, which has copied that of the parent, a new one."""

@@ -24,6 +24,7 @@ __all__ = [
     "MOST_ITEMS",
     "NO_RESULT",
     "OPERATORS",
+    "PERIODIC",
     "PRIORITIES",
     "QUEUES",
     "REFUSED",
@@ -45,8 +46,9 @@ __all__ = [
 QUEUES, WORKERS = "rpcmq.queue", "rpcmq.work"
 #: The topic of every queue server, whatever queues it has.
 _ALL = "rpcmq.queues"
-#: The exchange of operators, and its two topics; in a third one queue servers agree on the settings of queues.
-OPERATORS, LOOK, CHANGE, SETTINGS = "rpcmq.queue.admin", "look", "change", "settings"
+#: The exchange of operators, and its two topics; in two others queue servers agree on the settings of queues, and on
+#: who puts which periodic item.
+OPERATORS, LOOK, CHANGE, SETTINGS, PERIODIC = "rpcmq.queue.admin", "look", "change", "settings", "periodic"
 #: The ends of an attempt, as a worker says it.
 DONE, FAILED, REJECTED = "done", "failed", "rejected"
 #: Items of one put, at the most.

@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 @shown_as("Client")
 class QueueVerbs(BaseClient):
-    """The verbs of work queues: put, put_many, receipt and declare_queue."""
+    """The verbs of work queues: put, put_many, receipt, declare_queue, and those of periodic items."""
 
     @cached_property
     def _offers(self) -> Offers:
@@ -143,6 +143,65 @@ class QueueVerbs(BaseClient):
             CallError, RouterUnreachable: no queue server has answered.
         """
         steps = self._offers.declare(self.process, queue, settings, self.put_seconds(timeout))
+        return take(steps, self._call_queue)
+
+    def declare_periodic(
+        self,
+        ctx: Any,
+        queue: str,
+        name: str,
+        cron: str,
+        msg: Mapping[str, Any],
+        *,
+        zone: str = "UTC",
+        missed: str = "last",
+        priority: int = 0,
+        expires: float = 0.0,
+        key: str | None = None,
+        unique: str | None = None,
+        timeout: float | None = None,
+    ) -> dict[str, Any]:
+        """Have an item put into a work queue at the times of a cron expression, each time once, until it is removed.
+
+        It is on disk at one queue server when this returns, which puts the items from then on. In a mesh that is the
+        one that has it already, wherever it is declared again; if that one is gone, the one that is asked. To declare
+        it again changes it. Each item has the id ``NAME@TIME``, such as ``nightly@2026-11-24T02:00:00Z``.
+
+        Args:
+            ctx, msg: as for :meth:`put`, of all its items.
+            queue: its queue, which is made if it is not there.
+            name: that you give it, of 1 to 200 bytes, without an ``@``.
+            cron: minute, hour, day of the month, month, day of the week, as in crontab(5); or six fields, the first of
+                them the second.
+            zone: of the expression, such as ``Europe/Berlin``.
+            missed: what becomes of times that pass while the queue server is down, or its queue is full or drained:
+                ``last`` puts the last one of them later, ``skip`` none that is older than a minute, ``all`` up to 100.
+            priority, expires, key, unique: as for :meth:`put`.
+            timeout: seconds to try it for; default: as for :meth:`call`.
+
+        Returns:
+            All about it: among others its ``owner``, and the ``next`` time.
+
+        Raises:
+            UsageError: the expression, the zone or something else cannot be; the text says what.
+            CallError, PayloadError, RouterUnreachable: as for :meth:`declare_queue`.
+        """
+        options = PutOptions(None, 0.0, priority, expires, key, 0.0, unique)
+        times = {"cron": cron, "zone": zone, "missed": missed}
+        seconds = self.put_seconds(timeout)
+        steps = self._offers.declare_periodic(self.process, ctx, queue, name, times, msg, options, seconds)
+        return take(steps, self._call_queue)
+
+    def remove_periodic(self, queue: str, name: str, *, timeout: float | None = None) -> bool:
+        """Have the items of a periodic one put no more; those that are in their queue stay there.
+
+        Returns:
+            Whether it was there.
+
+        Raises:
+            CallError, RouterUnreachable: as for :meth:`declare_queue`.
+        """
+        steps = self._offers.remove_periodic(self.process, queue, name, self.put_seconds(timeout))
         return take(steps, self._call_queue)
 
     def take_steps(self, steps: Steps[T]) -> T:

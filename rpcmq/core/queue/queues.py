@@ -15,7 +15,20 @@ from rpcmq.core.queue.port import Items, StorePort
 from rpcmq.core.queue.refusals import Refused
 from rpcmq.core.queue.story import Ending, Story
 from rpcmq.core.queue.work_queue import WorkQueue
-from rpcmq.store.contract import CLEAN, Incoming, Lane, Maker, Note, Position, Put, Recovered, Refuse, Stored, Verdict
+from rpcmq.store.contract import (
+    CLEAN,
+    PERIODIC,
+    Incoming,
+    Lane,
+    Maker,
+    Note,
+    Position,
+    Put,
+    Recovered,
+    Refuse,
+    Stored,
+    Verdict,
+)
 
 __all__ = ["DRAINING", "PAUSED", "NewItem", "Queues"]
 
@@ -87,7 +100,8 @@ class Queues:
         for lane in recovered.ready:
             horizon = recovered.notes.get(f"{HORIZON} {lane.priority} {lane.queue}", b"")
             self._horizons.setdefault(lane.queue, {})[lane] = int.from_bytes(horizon)
-        noted = (each.split(" ", 1)[1] for each in recovered.notes if each.startswith((PAUSED, DRAINING, _POLICY)))
+        about = (PAUSED, DRAINING, _POLICY, PERIODIC)
+        noted = (each.split(" ", 1)[1].split("\n")[0] for each in recovered.notes if each.startswith(about))
         for name in [*self._horizons, *noted]:
             self.queue(name)
         store.on_reopened = self._recount
@@ -150,9 +164,9 @@ class Queues:
 
     def put(
         self, now: float, name: str, items: list[NewItem], then: Callable[[list[Verdict]], object],
-        refused: Callable[[Refused], object] | None = None,
+        refused: Callable[[Refused], object] | None = None, notes: Sequence[Note] = (),
     ) -> None:  # fmt: skip
-        """Put ``items``, all or none; ``then`` is called with the verdicts when they are durable.
+        """Put ``items``, all or none; ``then`` is called with the verdicts when they are durable, with ``notes``.
 
         Where the queue takes no new items ``refused`` is called with the reason, and nothing was put. But if all were
         put before, ``then`` is called: who asks again for want of an answer must not hear that they are not there.
@@ -177,13 +191,16 @@ class Queues:
         # What is in the database already takes no more room there.
         refusal = None if items and items[0].incoming else queue.refusal(len(puts), size)
         if refusal is None:
-            self._put(queue, puts, size, then)
+            self._put(queue, puts, size, then, notes)
         elif refused is None:
             raise refusal
         else:
-            self._put_nothing(puts, refusal, then, refused)
+            self._put_nothing(puts, refusal, then, refused, notes)
 
-    def _put(self, queue: WorkQueue, puts: list[Put], size: int, then: Callable[[list[Verdict]], object]) -> None:
+    def _put(
+        self, queue: WorkQueue, puts: list[Put], size: int, then: Callable[[list[Verdict]], object],
+        notes: Sequence[Note],
+    ) -> None:  # fmt: skip
         tally = queue.tally
         tally.coming += len(puts)
         tally.coming_bytes += size
@@ -191,6 +208,7 @@ class Queues:
         def stored(verdicts: list[Verdict]) -> None:
             tally.coming -= len(puts)
             tally.coming_bytes -= size
+            del verdicts[len(puts) :]
             for put, verdict in zip(puts, verdicts, strict=True):
                 if put.due and verdict.number:
                     queue.postponed(put.lane, verdict.number, len(put.body))
@@ -202,17 +220,19 @@ class Queues:
             queue.on_ready()
             then(verdicts)
 
-        self._store.apply(puts, stored)
+        self._store.apply([*puts, *notes], stored)
 
     def _put_nothing(
         self, puts: list[Put], refusal: Refused, then: Callable[[list[Verdict]], object],
-        refused: Callable[[Refused], object],
+        refused: Callable[[Refused], object], notes: Sequence[Note],
     ) -> None:  # fmt: skip
         def answered(verdicts: list[Verdict]) -> None:
-            if all(verdict.is_known for verdict in verdicts):
+            if not all(verdict.is_known for verdict in verdicts):
+                refused(refusal)
+            elif not notes:
                 then(verdicts)
             else:
-                refused(refusal)
+                self._store.apply(notes, lambda noted: then(verdicts))
 
         self._store.known([put._replace(body=b"") for put in puts], answered)
 

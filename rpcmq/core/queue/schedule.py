@@ -1,110 +1,75 @@
-"""Periodic items: those that are due by their cron expressions, each with an id of its own, so that none is put twice.
-
-Whoever puts an item for each time asks now and then what has become due, and puts it with the id that it is given:
-however many ask, and whatever dies in between, an id is put once. Ids are remembered for a day, so that nothing is made
-up for that was missed for longer than half of one.
-"""
+"""The times of a cron expression, in a time zone: the next one, and those that have passed."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from cronsim import CronSim, CronSimError
 
-__all__ = ["Due", "Periodic", "Schedule"]
+__all__ = ["LONGEST_CRON", "Schedule"]
 
-#: Times that were missed are made up for if they are not older (milliseconds), and of each item so many, the last ones.
-_BACK, _MOST = 12 * 3600 * 1000, 100
-#: Bytes of a name, so that there is room for the time in an id.
-_NAME_BYTES = 200
-
-
-class Periodic(NamedTuple):
-    """An item that is to be put again and again.
-
-    Attributes:
-        name: the ids begin with it.
-        cron: five fields as those of crontab(5): minute, hour, day of the month, month, day of the week.
-        timezone: of the expression. A time that a change of the clocks leaves out, or has twice, is due once.
-    """
-
-    name: str
-    cron: str
-    timezone: str = "UTC"
-
-
-class Due(NamedTuple):
-    """An item that is to be put now.
-
-    Attributes:
-        name: of the periodic item.
-        id: such as ``name@2026-11-23T12:00:00Z``.
-        at: the time for which it is (milliseconds of the wall clock).
-    """
-
-    name: str
-    id: bytes
-    at: int
+#: Bytes of an expression.
+LONGEST_CRON = 200
+#: Times that have passed are looked for in spans that grow: the first (milliseconds), and how many times each next one.
+_FIRST_SPAN, _GROWTH = 120_000, 4
 
 
 class Schedule:
-    """The periodic items ``entries``. Times are milliseconds of the wall clock.
+    """The times of ``cron``, milliseconds of the wall clock.
+
+    Args:
+        cron: five fields as those of crontab(5): minute, hour, day of the month, month, day of the week; or six, the
+            first of them the second.
+        zone: of the expression, such as ``Europe/Berlin``. A time that a change of the clocks leaves out, or has
+            twice, is there once.
 
     Raises:
-        ValueError: one of them cannot be; the text names it.
+        ValueError: they cannot be; the text says why.
     """
 
-    def __init__(self, entries: Iterable[Periodic]) -> None:
-        self._entries = [(entry, _zone(entry)) for entry in entries]
-        names = [entry.name for entry, _ in self._entries]
-        for entry, _ in self._entries:
-            if not 0 < len(entry.name.encode()) <= _NAME_BYTES or "@" in entry.name:
-                text = f"a text of 1 to {_NAME_BYTES} bytes without an @"
-                raise ValueError(f"the name of a periodic item must be {text}, not {entry.name!r}")
-            if names.count(entry.name) > 1:
-                raise ValueError(f"there is more than one periodic item {entry.name!r}")
-            if len(entry.cron.split()) != 5:
-                text = f"periodic item {entry.name!r}: {entry.cron!r} is no cron expression: it has not five fields"
-                raise ValueError(text)
-            try:
-                CronSim(entry.cron, datetime.fromtimestamp(0, UTC))
-            except CronSimError as error:
-                text = f"periodic item {entry.name!r}: {entry.cron!r} is no cron expression: {error}"
-                raise ValueError(text) from None
-
-    def due(self, after: int, until: int) -> list[Due]:
-        """List the items whose time is later than ``after``, and ``until`` at the latest, in their order.
-
-        Of what was missed it has nothing that is older than 12 hours, and of each item the last 100.
-        """
-        found: list[Due] = []
-        for entry, zone in self._entries:
-            last: deque[Due] = deque(maxlen=_MOST)
-            for time in _times(entry, zone, max(after, until - _BACK)):
-                at = int(time.timestamp() * 1000)
-                if at > until:
-                    break
-                last.append(Due(entry.name, f"{entry.name}@{time.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}".encode(), at))
-            found += last
-        return sorted(found, key=lambda due: (due.at, due.name))
+    def __init__(self, cron: str, zone: str = "UTC") -> None:
+        if not isinstance(cron, str) or len(cron.encode()) > LONGEST_CRON:
+            raise ValueError(f"a cron expression is a text of at most {LONGEST_CRON} bytes")
+        if len(cron.split()) not in (5, 6):
+            text = "it must have five fields (minute hour day month weekday), or six with the second first"
+            raise ValueError(f"{cron!r} is no cron expression: {text}")
+        self._cron = cron
+        try:
+            CronSim(cron, datetime.fromtimestamp(0, UTC))
+        except CronSimError as error:
+            raise ValueError(f"{cron!r} is no cron expression: {error}") from None
+        try:
+            self._zone = ZoneInfo(zone)
+        except (ZoneInfoNotFoundError, ValueError, TypeError, OSError):
+            raise ValueError(f"there is no time zone {str(zone)[:80]!r} on the machine of the queue server") from None
 
     def next(self, after: int) -> int:
-        """The time at which the next item is due; 0: none will ever be."""
-        times = (next(_times(entry, zone, after), None) for entry, zone in self._entries)
-        return min((int(time.timestamp() * 1000) for time in times if time is not None), default=0)
+        """The first time later than ``after``; 0: there is none in the 50 years after that."""
+        return next(self._times(after), 0)
 
+    def passed(self, after: int, until: int, most: int) -> list[int]:
+        """The last ``most`` times that are later than ``after``, and ``until`` at the latest, in their order."""
+        span = _FIRST_SPAN
+        while True:
+            begin = max(after, until - span)
+            last: deque[int] = deque(maxlen=most)
+            for time in self._times(begin):
+                if time > until:
+                    break
+                last.append(time)
+            if begin == after or len(last) == most:
+                return list(last)
+            span *= _GROWTH
 
-def _zone(entry: Periodic) -> ZoneInfo:
-    try:
-        return ZoneInfo(entry.timezone)
-    except (ZoneInfoNotFoundError, ValueError):
-        raise ValueError(f"periodic item {entry.name!r}: there is no time zone {entry.timezone!r}") from None
+    def shown(self, time: int) -> str:
+        """``time`` on the clocks of the time zone."""
+        return datetime.fromtimestamp(time / 1000, self._zone).isoformat(timespec="seconds")
 
-
-def _times(entry: Periodic, zone: ZoneInfo, after: int) -> Iterator[datetime]:
-    # It goes by whole seconds: what is in this one is the next one's.
-    return iter(CronSim(entry.cron, datetime.fromtimestamp(after // 1000, zone)))
+    def _times(self, after: int) -> Iterator[int]:
+        for found in CronSim(self._cron, datetime.fromtimestamp(after // 1000, self._zone)):
+            # Where the clocks were put back, a time of the first of both hours may come after one of the second.
+            if (time := int(found.timestamp() * 1000)) > after:
+                yield time
