@@ -64,11 +64,26 @@ def ls_command(state: State, owner: str | None, timeout: float) -> int | None:
     elif answers.by_owner:
         output.print("no queues yet")
     for name, answer in answers.by_owner.items():
+        if elsewhere := _elsewhere(name, answer.get("by", {})):
+            output.print(plain(elsewhere), style="yellow", markup=False)
         if answer["store"]["waits_for"]:
             text = f"the store of {name} does not answer: {answer['store']['waits_for']}"
             output.print(plain(text), style="red", markup=False)
     say_silent(output, answers)
     return silent_code(answers)
+
+
+def _elsewhere(owner: str, by: dict[str, Any]) -> str:
+    """The place where the items of ``owner`` are worked at, if it is not at its own router."""
+    if not by.get("router") or by["router"] == owner:
+        return ""
+    process = f"pid {by['pid']} on {by['host']}"
+    if by["is_heir"]:
+        return f"{owner} is gone: router {by['router']} works at its items ({process}) until it is back"
+    return (
+        f"the queue server of {owner} ({process}) goes on by way of router {by['router']}; "
+        f"if {owner} does not come back, SIGTERM ends that process in order"
+    )
 
 
 @queue_command.command("show")

@@ -105,9 +105,9 @@ class _Program:
         return code
 
     def _serve(self) -> None:
-        is_heir = bool(self._arguments.heir)
-        self._server = QueueServer(self._client, self._owner, self._store, self._store.wait(), is_heir)
-        if is_heir:
+        heir = self._arguments.heir
+        self._server = QueueServer(self._client, self._owner, self._store, self._store.wait(), heir)
+        if heir:
             gevent.spawn(self._give_back)
         elif is_database(self._arguments.store):
             self._heirs = self._new_heirs()

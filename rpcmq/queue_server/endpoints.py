@@ -43,15 +43,23 @@ class AllQueues:
 
     Args:
         serve: opens a queue and serves it, unless that is done.
+        elsewhere: opens a queue at another owner, and returns its name: what is put without an owner in mind goes
+            there. None: it comes here.
     """
 
-    def __init__(self, owner: str, serve: Callable[[str], object]) -> None:
+    def __init__(
+        self, owner: str, serve: Callable[[str], object], elsewhere: Callable[[str], str] | None = None
+    ) -> None:
         self._owner = owner
         self._serve = serve
+        self._elsewhere = elsewhere
 
-    def open(self, ctx: Any, queue: str) -> str:
-        """Serve ``queue`` here; return the name of this owner."""
-        self._serve(check_queue(queue))
+    def open(self, ctx: Any, queue: str, owner: str = "") -> str:
+        """Serve ``queue`` here, or, unless this ``owner`` is meant, where new items go; return its owner's name."""
+        check_queue(queue)
+        if self._elsewhere is not None and owner != self._owner:
+            return self._elsewhere(queue)
+        self._serve(queue)
         return self._owner
 
 

@@ -41,7 +41,7 @@ class Look:
     """The methods by which operators look at queues.
 
     Args:
-        owner: the name of the router that this queue server belongs to.
+        about: returns the owner, and who serves its queues.
         served: the queues, by name.
         look: returns the row of each queue, by name.
         store: returns the state of the store.
@@ -50,11 +50,12 @@ class Look:
     """
 
     def __init__(
-        self, owner: str, queues: Queues, served: Mapping[str, Watch], look: Callable[[], dict[str, dict[str, Any]]],
-        store: Callable[[], dict[str, Any]], turns: Turns, periodic: Callable[[], list[dict[str, Any]]],
+        self, about: Callable[[], dict[str, Any]], queues: Queues, served: Mapping[str, Watch],
+        look: Callable[[], dict[str, dict[str, Any]]], store: Callable[[], dict[str, Any]], turns: Turns,
+        periodic: Callable[[], list[dict[str, Any]]],
     ) -> None:  # fmt: skip
         self._turns = turns
-        self._owner = owner
+        self._about = about
         self._queues = queues
         self._operators = Operators(queues)
         self._look = look
@@ -65,7 +66,7 @@ class Look:
     def queues(self, ctx: Any) -> dict[str, Any]:
         """The queues, each with its state and its numbers of items."""
         rows = [{"queue": name, **row} for name, row in self._look().items()]
-        return {"owner": self._owner, "store": self._store(), "queues": rows}
+        return {**self._about(), "store": self._store(), "queues": rows}
 
     def periodic(self, ctx: Any, queue: str = "") -> list[dict[str, Any]] | None:
         """The periodic items, or those of ``queue``; None: that is not known here."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
 from functools import partial
 from math import inf
+from socket import gethostname
 from time import monotonic
 from typing import Any
 
@@ -58,18 +60,17 @@ class QueueServer:
         client: of the router that it belongs to.
         owner: the name of that router.
         store: that has opened, with the content ``recovered``.
-        is_heir: that router is gone: what is put without an owner in mind goes to others.
+        heir: name of the router that stands in for ``owner``, which is gone: what is put without an owner in mind goes
+            to that one; empty: this is the owner's own queue server.
     """
 
-    def __init__(
-        self, client: Client, owner: str, store: StoreProcess, recovered: Recovered, is_heir: bool = False
-    ) -> None:
+    def __init__(self, client: Client, owner: str, store: StoreProcess, recovered: Recovered, heir: str = "") -> None:
         self._client = client
         self._owner = owner
         # One clock for the wall, so that a step of it while this runs changes no order.
         self._offset = time.time() - monotonic()
         self.store = store
-        self._is_heir = is_heir
+        self._heir = heir
         self._ready: dict[str, WorkQueue] = {}
         self._wake = Event()
         self._is_over = False
@@ -108,6 +109,11 @@ class QueueServer:
                 self._make_room()
             self._opened[name] = monotonic()
         self.serve(name)
+
+    def _open_elsewhere(self, name: str) -> str:
+        """Open the queue ``name`` at the router that this stands in at; return its owner."""
+        message = {"method": "open", "args": {"queue": name}}
+        return str(self._client.call(None, all_queues(self._heir), message, _ROUTER, mandatory=True))
 
     def _make_room(self) -> None:
         before = monotonic() - _OPEN
@@ -177,13 +183,12 @@ class QueueServer:
     def start(self) -> None:
         """Serve what is there, for those who put and for operators."""
         self._serve_known()
-        if not self._is_heir:
-            everything = Service(
-                all_queues().topic, AllQueues(self._owner, self.open), host=self._owner, client=self._client,
-                exchange=QUEUES,
-            )  # fmt: skip
-            everything.start(_ROUTER)
-            self._services[""] = everything
+        everything = Service(
+            all_queues().topic, AllQueues(self._owner, self.open, self._open_elsewhere if self._heir else None),
+            host=self._owner, client=self._client, exchange=QUEUES,
+        )  # fmt: skip
+        everything.start(_ROUTER)
+        self._services[""] = everything
         self._serve_operators()
 
     def run(self) -> None:
@@ -197,7 +202,7 @@ class QueueServer:
 
     def _serve_operators(self) -> None:
         look = Look(
-            self._owner, self.queues, self._watched, self.observer.look, self._state_of_store, self._turns,
+            self._about, self.queues, self._watched, self.observer.look, self._state_of_store, self._turns,
             self.periodic.rows,
         )  # fmt: skip
         change = Change(self.queues, self._watched, self.open, self.periodic.remove)
@@ -209,6 +214,11 @@ class QueueServer:
             self._services[f"{OPERATORS} {topic}"] = service
         gevent.spawn(self._declarations.keep_up)
         gevent.spawn(self.periodic.keep_up)
+
+    def _about(self) -> dict[str, Any]:
+        router = self._client.process.uplink.router
+        by = {"router": "" if router is None else router.router, "is_heir": bool(self._heir)}
+        return {"owner": self._owner, "by": {**by, "pid": os.getpid(), "host": gethostname()}}
 
     def _state_of_store(self) -> dict[str, Any]:
         store = self.store

@@ -21,6 +21,8 @@ _RIGHTS = (
     # To be asked: by those who put, by operators, and by the other queue servers.
     Right(frozenset({"serve"}), ("#",), (_QUEUES,)),
     Right(frozenset({"serve"}), ("look", "look.*", "change", "change.*", *_SETTINGS), (_OPERATORS,)),
+    # To have another one open a queue, while it stands in for an owner that is gone.
+    Right(frozenset({"call"}), ("rpcmq.queues.#",), (_QUEUES,)),
     # To tell the other queue servers of settings and periodic items.
     Right(frozenset({"cast", "fanout"}), _SETTINGS, (_OPERATORS,)),
     Right(frozenset({"call"}), ("#",), (_WORKERS,)),

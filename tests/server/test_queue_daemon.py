@@ -21,7 +21,7 @@ from rpcmq.client.queue.protocol import CHANGE, OPERATORS
 from rpcmq.errors import AccessDenied
 from rpcmq.wire import Address
 from tests.keys import Folder, right
-from tests.server.daemons import SECONDS, Daemon, eventually, router
+from tests.server.daemons import SECONDS, Daemon, eventually, router, run
 
 pytestmark = [pytest.mark.integration, pytest.mark.fault, pytest.mark.long]
 
@@ -374,5 +374,7 @@ def test_in_a_mesh_the_items_of_a_router_that_was_killed_are_worked_at_by_way_of
         with Worker("billing", billing, router=other.url):
             eventually(lambda: billing.done == [17])
         assert not gone(pid)
+        shown = run("queue", "ls", "--router", other.url).stdout
+        assert f"(pid {pid} on " in shown and "goes on by way of router other" in " ".join(shown.split())
         os.kill(pid, signal.SIGTERM)
         eventually(lambda: gone(pid))

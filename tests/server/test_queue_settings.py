@@ -147,6 +147,7 @@ def test_in_a_mesh_its_key_is_the_same_at_each_router_and_follows_from_nothing_b
         ("serve", "rpcmq.queue", "billing.router-1", True),
         ("serve", "rpcmq.queue", "rpcmq.queues", True),
         ("call", "rpcmq.queue", "billing.router-2", False),
+        ("call", "rpcmq.queue", "rpcmq.queues.router-2", True),
         ("serve", "rpcmq.queue.admin", "look.router-1", True),
         ("serve", "rpcmq.queue.admin", "other.router-1", False),
         ("call", "rpcmq.queue.admin", "change.router-1", False),

@@ -135,12 +135,12 @@ class Producer:
         """The owner at which this client puts the items of ``queue``."""
         owner = self._owners.get(queue)
         if owner is None:
-            owner = self._owners[queue] = str((yield Ask(all_queues(), _opening(queue), seconds, True)))
+            owner = self._owners[queue] = str((yield Ask(all_queues(), _opening(queue, ""), seconds, True)))
         return owner
 
     def open_at(self, owner: str, queue: str, seconds: float) -> Steps[None]:
         """Have ``owner`` serve the queue, which its next life does not know if nothing of it came to the disk."""
-        yield Ask(all_queues(owner), _opening(queue), seconds, True)
+        yield Ask(all_queues(owner), _opening(queue, owner), seconds, True)
 
     def forget_owner(self, queue: str) -> None:
         """Ask for an owner again at the next put."""
@@ -270,8 +270,9 @@ def record_of(codec: Codec, ctx: Any, msg: Mapping[str, Any], options: PutOption
     )  # fmt: skip
 
 
-def _opening(queue: str) -> Mapping[str, Any]:
-    return {"method": "open", "args": {"queue": queue}}
+def _opening(queue: str, owner: str) -> Mapping[str, Any]:
+    """The message that opens ``queue``: at ``owner`` alone, or, where that is empty, where the nearest owner says."""
+    return {"method": "open", "args": {"queue": queue, **({"owner": owner} if owner else {})}}
 
 
 def _was_not_begun(error: CallError | RouterUnreachable) -> bool:
