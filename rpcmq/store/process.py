@@ -111,7 +111,7 @@ def open_store(where: str, owner: str, is_heir: bool = False) -> Store:
     try:
         Path(where).mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise StoreError(f"queue store {where}: the directory cannot be made: {error.strerror}") from None
+        raise StoreFailed(f"queue store {where}: the directory cannot be made: {error.strerror}") from None
     return SqliteStore(Path(where) / "queue.db")
 
 

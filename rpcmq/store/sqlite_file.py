@@ -59,23 +59,18 @@ def open_file(path: Path, vfs: str | None = None) -> apsw.Connection:
     """Open the store in ``path``, which is made if it is not there.
 
     Raises:
-        StoreError: it cannot be used: no store, one of a later version, damaged, not to be written.
-        StoreFailed: the disk failed, or is full, or another process has the file: it may be had later.
+        StoreError: it cannot be used: no store, one of a later version, damaged.
+        StoreFailed: the disk failed, is full or read-only, or another process has the file: it may be had later.
     """
     try:
         connection = apsw.Connection(str(path), vfs=vfs)
     except apsw.Error as error:
-        raise _refusal(path, error) from None
+        raise _problem(path, error) from None
     try:
         _prepare(connection, path)
     except apsw.Error as error:
         abandon(connection)
-        if isinstance(error, apsw.BusyError | apsw.LockedError):
-            # It may be the process of an earlier life, which is still closing it.
-            raise StoreFailed(f"queue store {path}: another process has it open") from None
-        if isinstance(error, apsw.FullError | apsw.IOError):
-            raise StoreFailed(f"queue store {path}: {reason_of(error)}") from None
-        raise _refusal(path, error) from None
+        raise _problem(path, error) from None
     except StoreError:
         abandon(connection)
         raise
@@ -121,17 +116,22 @@ def _prepare(connection: apsw.Connection, path: Path) -> None:
     connection.execute("COMMIT")
 
 
-def _refusal(path: Path, error: apsw.Error) -> StoreError:
+def _problem(path: Path, error: apsw.Error) -> StoreError | StoreFailed:
+    kind: type[StoreError | StoreFailed] = StoreFailed
     match error:
-        case apsw.NotADBError():
-            text = "it is no SQLite database: restore it from a copy, or move it away"
-        case apsw.CorruptError():
-            text = f"it is damaged ({error}): restore it from a copy"
+        case apsw.BusyError() | apsw.LockedError():
+            # It may be the process of an earlier life, which is still closing it.
+            text = "another process has it open"
         case apsw.ReadOnlyError() | apsw.CantOpenError() | apsw.PermissionsError():
-            text = f"it cannot be written ({error}): check the rights of file and directory"
-        case _:
+            # A system whose disk has failed makes it read-only, and whoever mends that need not start anything again.
+            text = f"it cannot be written ({error}): check the rights of file and directory, and the disk"
+        case apsw.FullError() | apsw.IOError():
             text = reason_of(error)
-    return StoreError(f"queue store {path}: {text}")
+        case apsw.NotADBError():
+            kind, text = StoreError, "it is no SQLite database: restore it from a copy, or move it away"
+        case _:
+            kind, text = StoreError, reason_of(error)
+    return kind(f"queue store {path}: {text}")
 
 
 def rows_of(connection: apsw.Connection, query: str, *values: object) -> list[tuple[Any, ...]]:
@@ -141,6 +141,8 @@ def rows_of(connection: apsw.Connection, query: str, *values: object) -> list[tu
 
 def reason_of(error: apsw.Error) -> str:
     """An error of SQLite in words."""
+    if isinstance(error, apsw.CorruptError):
+        return f"it is damaged ({error}): restore it from a copy"
     return f"{type(error).__name__}: {error}"
 
 

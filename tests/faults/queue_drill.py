@@ -8,6 +8,7 @@ the histories say.
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 import tempfile
 import traceback
@@ -64,12 +65,13 @@ def _figures(history: History, faults: Counter[str]) -> dict[str, Any]:
 
 def _run(seed: int, store: str, count: int, longest: float, postgres: PostgresServer | None) -> bool:
     began = monotonic()
-    with tempfile.TemporaryDirectory(prefix="queue-drill-") as folder:
-        try:
-            row = _figures(*drill(Path(folder), count, seed, longest, postgres))
-        except Exception:
-            traceback.print_exc()
-            row = {"failed": True}
+    folder = Path(tempfile.mkdtemp(prefix="queue-drill-"))
+    try:
+        row = _figures(*drill(folder, count, seed, longest, postgres))
+        shutil.rmtree(folder)
+    except Exception:
+        traceback.print_exc()
+        row = {"failed": True, "histories": str(folder)}
     print("result", json.dumps({"seed": seed, "store": store, "seconds": round(monotonic() - began)} | row), flush=True)
     return "failed" not in row
 

@@ -76,7 +76,7 @@ def test_a_file_that_is_no_database_is_refused(tmp_path: Path, content: bytes) -
 
 
 def test_a_directory_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match=r"missing/queue\.db: it cannot be written"):
+    with pytest.raises(StoreFailed, match=r"missing/queue\.db: it cannot be written"):
         SqliteStore(tmp_path / "missing" / "queue.db")
 
 
