@@ -37,6 +37,24 @@ def kill_machine(world: QueueWorld, owner: str) -> None:
     os.kill(server, signal.SIGKILL)
 
 
+def stop_in_transaction(store: int, database: str, owner: str) -> None:
+    """Stop the store of ``owner`` in the middle of a transaction, which the database learns nothing of."""
+    query = "SELECT state FROM pg_stat_activity WHERE application_name = %s"
+    with psycopg.connect(database, autocommit=True) as connection:
+
+        def is_caught() -> bool:
+            os.kill(store, signal.SIGSTOP)
+            gevent.sleep(0.05)  # what it has sent has an answer
+            states = connection.execute(query, (f"rpcmq queue of {owner}",)).fetchall()
+            if ("idle in transaction",) in states:
+                return True
+            os.kill(store, signal.SIGCONT)
+            gevent.sleep(0.01)
+            return False
+
+        eventually(is_caught, 30.0, f"the store of {owner} is stopped in a transaction")
+
+
 @pytest.mark.long
 def test_the_items_of_an_owner_that_is_gone_are_worked_at_by_another_and_it_gets_its_name_back(
     tmp_path: Path, database: str
@@ -71,8 +89,11 @@ def test_the_items_of_an_owner_that_is_stopped_are_worked_at_by_another_and_it_r
         world.add_producers("a", "b", count=300, rate=200.0)
         gevent.sleep(0.5)
         before, server, store = epoch_of(database, "a"), world.server("a"), world.store("a")
-        pids = [server, *([store, world.mesh["a"].pid] if whole_machine else [])]
+        pids = [server]
         world.recorder.write(Seen.FAULT, "stop", target="queue a")
+        if whole_machine:
+            pids += [store, world.mesh["a"].pid]
+            stop_in_transaction(store, database, "a")
         for pid in pids:
             os.kill(pid, signal.SIGSTOP)
         eventually(lambda: epoch_of(database, "a") > before, 60.0, "another router has the items of a")
