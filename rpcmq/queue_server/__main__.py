@@ -132,7 +132,7 @@ class _Program:
         """End when the owner is back, or has nothing left."""
         server = self._server
         assert server is not None
-        reason = until_over(self._store, lambda: server.periodic.count > 0)
+        reason = until_over(self._store, lambda: not server.queues.is_empty or server.periodic.count > 0)
         log_event(log, logging.INFO, "queue given back", f"the items of {self._owner} are given back: {reason}")
         self._stopping = gevent.spawn(server.stop, _GIVING_BACK)
 
@@ -143,7 +143,7 @@ class _Program:
         return self._client.process.uplink.ready
 
     def _about(self) -> Mapping[str, Any]:
-        waits_for = self._store.waits_for
+        waits_for = self._store.problem
         is_opening = self._server is None and not waits_for
         if not waits_for and not is_opening and not self._is_linked:
             waits_for = f"the router at {self._url}"

@@ -222,7 +222,7 @@ class QueueServer:
 
     def _state_of_store(self) -> dict[str, Any]:
         store = self.store
-        return {"waits_for": store.waits_for, "unanswered": store.unanswered, "restarts": store.restarts}
+        return {"waits_for": store.problem, "unanswered": store.unanswered, "restarts": store.restarts}
 
     def _step(self) -> None:
         now = monotonic()

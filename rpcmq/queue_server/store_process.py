@@ -7,6 +7,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Sequence
+from time import monotonic
 from typing import Any
 
 import gevent
@@ -72,6 +73,8 @@ _CHUNK = 1 << 20
 _PAUSE = 0.2
 #: The process hears so often that it is still needed (seconds).
 _BEAT = 2.0
+#: A store that answers nothing for so long is called silent (seconds).
+_SILENCE = 10.0
 #: Seconds that it gets to close the store when the router ends.
 _LAST = 5.0
 
@@ -99,6 +102,8 @@ class StoreProcess:
         #: Of the last opening; 0: there was none.
         self._epoch = 0
         self._shown = shown(where)
+        #: The time of the last answer, or of the first request since then.
+        self._moved = monotonic()
         self._tickets = 0
         #: By ticket, in their order: letter, content, and who waits for the answer.
         self._open: dict[int, tuple[bytes, bytes, Callable[[Any], object]]] = {}
@@ -182,6 +187,8 @@ class StoreProcess:
         self._ask_now(letter, content, then)
 
     def _ask_now(self, letter: bytes, content: bytes, then: Callable[[Any], object]) -> None:
+        if not self._open:
+            self._moved = monotonic()
         self._tickets += 1
         self._open[self._tickets] = letter, content, then
         self._put(frame(self._tickets, letter, content))
@@ -194,6 +201,16 @@ class StoreProcess:
     def unanswered(self) -> int:
         """Number of requests that are not answered yet."""
         return len(self._open) + bool(self._gathered)
+
+    @property
+    def problem(self) -> str:
+        """The reason for which nothing is answered, for people to read: :attr:`waits_for`, or that it says nothing.
+
+        So it is with a database that is frozen, cut off, or waits for its replica.
+        """
+        if not self.waits_for and self._open and monotonic() - self._moved > _SILENCE:
+            return f"it has answered nothing for more than {_SILENCE:g} s"
+        return self.waits_for
 
     # --- the process -------------------------------------------------------------------------
 
@@ -287,6 +304,7 @@ class StoreProcess:
                 self._handle(ticket, letter, bytes(content))
 
     def _handle(self, ticket: int, letter: bytes, content: bytes) -> None:
+        self._moved = monotonic()
         if letter == READY:
             self.waits_for = ""
             recovered = decode_recovered(content)

@@ -20,7 +20,7 @@ from gevent.event import AsyncResult
 
 from rpcmq.queue_server.store_process import StoreProcess
 from rpcmq.server.log import log_event
-from rpcmq.store.contract import Others, Recovered
+from rpcmq.store.contract import Others
 
 __all__ = ["Heirs", "heir_command", "until_over"]
 
@@ -97,25 +97,22 @@ class Heirs:
                 process.kill()
 
 
-def until_over(store: StoreProcess, has_periodic: Callable[[], bool]) -> str:
+def until_over(store: StoreProcess, has_work: Callable[[], bool]) -> str:
     """Wait until an heir has nothing more to do; return the reason.
 
     Args:
-        has_periodic: whether it puts periodic items.
+        has_work: whether it has items that have not ended, or puts periodic ones.
     """
     empty = 0
     while True:
         gevent.sleep(_LOOK)
         others: AsyncResult[Others] = AsyncResult()
-        content: AsyncResult[Recovered] = AsyncResult()
         store.others(others.set)
-        store.recount(content.set)
-        seen, counted = others.get(), content.get()
-        assert seen is not None and counted is not None
+        seen = others.get()
+        assert seen is not None
         if seen.is_wanted:
             return "the owner is back"
-        is_empty = not (any((*counted.ready.values(), *counted.postponed.values())) or has_periodic())
-        empty = empty + 1 if is_empty else 0
+        empty = 0 if has_work() else empty + 1
         if empty >= _EMPTY_LOOKS:
             return "nothing is left"
 

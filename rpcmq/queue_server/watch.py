@@ -32,7 +32,7 @@ class WaitingStore(Protocol):
     """A store, which may not answer at present."""
 
     @property
-    def waits_for(self) -> str:
+    def problem(self) -> str:
         """The reason; empty: nothing is the matter."""
 
 
@@ -91,8 +91,8 @@ class Watch:
     def why(self, now: float) -> str:
         """Say what the items that could be worked at wait for; empty: nothing. May ask whether there are workers."""
         queue, dispatcher = self._queue, self._dispatcher
-        if self._store.waits_for:
-            return f"the store does not answer: {self._store.waits_for}"
+        if problem := self._store.problem:
+            return f"the store does not answer: {problem}"
         if queue.is_paused:
             return f"paused by an operator: rpcmq queue resume {queue.name}"
         if not self.waiting or self.still(now) < _STILL:

@@ -97,12 +97,15 @@ class QueueWorld:
         database: url of a PostgreSQL server; empty: each owner has a file.
         settings: of the queue.
         config: of the routers.
+
+    Attributes:
+        database: the url by which this process looks into it at the end.
     """
 
     def __init__(
         self, folder: Path, routers: int = 3, database: str = "", settings: Mapping[str, Any] = LASTING, **config: Any
     ) -> None:
-        self.folder, self._database = folder, database
+        self.folder, self.database = folder, database
         self.recorder = Recorder(folder / "world.history", "world")
         self._effects = open_effects(folder)
         self._running = ExitStack()
@@ -127,7 +130,7 @@ class QueueWorld:
         return self._client.call(None, at_operators(topic, owner), message, timeout=_PATIENCE)
 
     def _open(self, owner: str) -> Store:
-        return open_store(self._database or str(self.folder / f"queues-{owner}"), owner)
+        return open_store(self.database or str(self.folder / f"queues-{owner}"), owner)
 
     # --- processes ---------------------------------------------------------------------------
 

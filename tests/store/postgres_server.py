@@ -11,6 +11,7 @@ import signal
 import socket
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from time import monotonic
 from typing import Self
@@ -36,17 +37,19 @@ class PostgresServer:
 
     Args:
         is_synced: a commit waits for the disk.
+        within: the directory in which that is made; None: the system's for temporary ones.
+        initial: more arguments of ``initdb``.
 
     Attributes:
         url: of its database.
     """
 
-    def __init__(self, is_synced: bool = True) -> None:
+    def __init__(self, is_synced: bool = True, within: Path | None = None, initial: Sequence[str] = ()) -> None:
         self._is_synced = is_synced
         programs = binaries()
         assert programs is not None, "PostgreSQL is not installed: apt-get install postgresql"
         self._programs = programs
-        self._directory = Path(tempfile.mkdtemp(prefix="rpcmq-postgres-"))
+        self._directory = Path(tempfile.mkdtemp(prefix="rpcmq-postgres-", dir=within))
         # It refuses to run as root.
         self._user = "postgres" if os.geteuid() == 0 else None
         if self._user:
@@ -55,7 +58,9 @@ class PostgresServer:
         self._port = _free_port()
         self.url = f"postgresql://rpcmq@127.0.0.1:{self._port}/postgres"
         try:
-            self._run("initdb", "-D", str(self._directory / "data"), "-U", "rpcmq", "-A", "trust", "--no-sync")
+            self._run(
+                "initdb", "-D", str(self._directory / "data"), "-U", "rpcmq", "-A", "trust", "--no-sync", *initial
+            )
             self.start()
         except BaseException:
             self.stop()
@@ -85,11 +90,27 @@ class PostgresServer:
                 sleep(0.05)
 
     def start_again(self) -> None:
-        """Start it if it does not run, and let it go on if it is stopped."""
+        """Start it if it does not run, and let it go on if it is frozen."""
         if self._process is None or self._process.poll() is not None:
             self.start()
         else:
-            self._process.send_signal(signal.SIGCONT)
+            self.thaw()
+
+    def freeze(self) -> None:
+        """Stop it with all its sessions: connections stay, and nothing is answered."""
+        self._tell_all(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let it go on."""
+        self._tell_all(signal.SIGCONT)
+
+    def _tell_all(self, number: signal.Signals) -> None:
+        os.kill(self.pid, number)
+        for child in Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split():
+            try:
+                os.kill(int(child), number)
+            except ProcessLookupError:
+                pass  # a session that has just ended
 
     @property
     def pid(self) -> int:

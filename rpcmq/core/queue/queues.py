@@ -148,12 +148,19 @@ class Queues:
         """Know the queue ``name`` no more, which is blank; it may be opened again."""
         del self._queues[name]
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether no queue has an item that has not ended; dead ones have."""
+        return not any(queue.tally.items or queue.tally.coming for queue in self._queues.values())
+
     def _recount(self) -> None:
         """The store was opened again, and may have done what it has not answered: its numbers count."""
 
         def take(content: Recovered) -> None:
             for queue in self._queues.values():
                 queue.recount(content)
+                if queue.ready:
+                    self.on_ready(queue)  # whoever was free meanwhile was given nothing
 
         self._store.recount(take)
 

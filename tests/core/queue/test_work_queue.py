@@ -346,6 +346,19 @@ def test_nothing_is_given_while_the_store_fails(world: World) -> None:
     assert taken(world).message == b"a"
 
 
+def test_whoever_was_given_nothing_while_the_store_failed_is_told_when_it_is_back(world: World) -> None:
+    world.put(b"a")
+    world.port.waits_for = "disk full"
+    assert world.take() is None
+    told: list[str] = []
+    world.queues.on_ready = lambda queue: told.append(queue.name)
+    world.port.waits_for = ""
+    world.port.reopen(0)
+    while world.port.waiting:
+        world.port.answer()
+    assert told
+
+
 @pytest.mark.parametrize(
     ("settings", "text"),
     [
