@@ -81,7 +81,7 @@ class _Runner(ItemEndpoint):
     def _serves(self, name: str) -> bool:
         return self._worker.item_methods.has(name)
 
-    async def run(self, ctx: Any, order: tuple[Any, ...]) -> tuple[Any, ...]:
+    async def run(self, ctx: Any, order: Sequence[Any]) -> list[Any]:
         """Work at an item."""
         attempt = begun(order, self._worker.process_of)
         try:

@@ -123,7 +123,7 @@ class Dispatcher:
         self._unbegun_bytes += size
         self._running += 1
         order = self._order(given, self.progress.is_reported(number))
-        message = {"method": _called(order.method), "args": {"order": tuple(order)}}
+        message = {"method": _called(order.method), "args": {"order": list(order)}}
         tell = partial(self._begun, number) if order.tell else None
         try:
             then = partial(self._ended, number, given)

@@ -57,9 +57,9 @@ def _checked(answer: WorkAnswer) -> WorkAnswer:
         raise _wrong("seconds", seconds)
     if type(answer.worker) is not str:
         raise _wrong("worker", answer.worker)
-    return answer._replace(
-        text=_plain(answer.text[-_TEXT:]), again=None if again is None else min(again, _LATEST),
-        seconds=min(seconds, LONGEST), worker=_plain(answer.worker[:_NAME]),
+    return WorkAnswer(
+        answer.outcome, _plain(answer.text[-_TEXT:]), None if again is None else min(again, _LATEST), answer.format,
+        answer.result, min(seconds, LONGEST), _plain(answer.worker[:_NAME]),
     )  # fmt: skip
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import traceback
 import types
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from time import monotonic
 from typing import Any
@@ -44,8 +44,9 @@ class Attempt:
         process: the engines of the link by which it came.
     """
 
-    def __init__(self, order: tuple[Any, ...], task: Task, request: Request, process: Process) -> None:
-        self.order = WorkOrder(*order)._replace(fence=(order[4][0], order[4][1]))
+    def __init__(self, order: Sequence[Any], task: Task, request: Request, process: Process) -> None:
+        epoch, counter = order[4]
+        self.order = WorkOrder._make((*order[:4], (epoch, counter), *order[5:]))
         self._process = process
         self._begun = monotonic()
         lease = self.order.lease
@@ -66,7 +67,7 @@ class Attempt:
             raise PayloadRefused(f"the item must be a mapping with context and args, not {type(body).__name__}")
         return body
 
-    def done(self, result: Any) -> tuple[Any, ...]:
+    def done(self, result: Any) -> list[Any]:
         """The answer to an item whose method has returned ``result``.
 
         A result that is wanted and cannot be encoded is no reason to do the work again: the reason takes its place.
@@ -77,12 +78,12 @@ class Attempt:
         if type(result) not in PLAIN_VALUES:
             _check_has_run(self.order.method, result)
         if not self.order.wants_result:
-            return self._answer(DONE)
+            return list(self._answer(DONE))
         try:
             format, encoded = self._process.codec.encode(result)
         except PayloadError as error:
             format, encoded = NO_RESULT, f"its result cannot be encoded: {error}"[:_LONGEST].encode()
-        return self._answer(DONE, format=int(format), result=encoded)
+        return list(self._answer(DONE, format=int(format), result=encoded))
 
     def raised(self, error: BaseException) -> ToldFailure:
         """The answer to an item whose method has raised ``error``; to be raised: so the router's log has a failure."""
@@ -94,9 +95,9 @@ class Attempt:
 
     def _answer(
         self, outcome: str, text: str = "", again: float | None = None, format: int = _JSON, result: bytes = b""
-    ) -> tuple[Any, ...]:
+    ) -> WorkAnswer:
         seconds = monotonic() - self._begun
-        return tuple(WorkAnswer(outcome, text, again, format, result, seconds, self._process.identity))
+        return WorkAnswer(outcome, text, again, format, result, seconds, self._process.identity)
 
 
 class ItemEndpoint(ABC):
@@ -106,7 +107,7 @@ class ItemEndpoint(ABC):
     """
 
     @abstractmethod
-    def run(self, ctx: Any, order: tuple[Any, ...]) -> Any:
+    def run(self, ctx: Any, order: Sequence[Any]) -> Any:
         """Work at an item."""
 
     @abstractmethod
@@ -120,7 +121,7 @@ class ItemEndpoint(ABC):
         return self.run
 
 
-def begun(order: tuple[Any, ...], process_of: Callable[[Task], Process]) -> Attempt:
+def begun(order: Sequence[Any], process_of: Callable[[Task], Process]) -> Attempt:
     """Begin at the item of the current request.
 
     Args:

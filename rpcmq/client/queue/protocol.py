@@ -109,7 +109,7 @@ class PutAnswer(NamedTuple):
 
 
 class WorkOrder(NamedTuple):
-    """An item as a worker is given it.
+    """An item as a worker is given it. It travels as a list: a pickle of a long tuple is looked through step by step.
 
     Attributes:
         queue, owner: of the item.
@@ -138,7 +138,7 @@ class WorkOrder(NamedTuple):
 
 
 class WorkAnswer(NamedTuple):
-    """The end of an attempt.
+    """The end of an attempt. It travels as a list, too.
 
     Attributes:
         outcome: :data:`DONE`, :data:`FAILED` or :data:`REJECTED`.
