@@ -12,7 +12,7 @@ from rpcmq.wire import Address, Flag, Kind
 
 __all__ = ["call_and_tell"]
 
-_REQUEST, _MANDATORY = int(Kind.REQUEST), int(Flag.MANDATORY)
+_REQUEST, _MANDATORY, _NOT_AGAIN = int(Kind.REQUEST), int(Flag.MANDATORY), int(Flag.NOT_AGAIN)
 
 
 def call_and_tell(
@@ -24,6 +24,7 @@ def call_and_tell(
     on_progress: Callable[[Any], object] | None = None,
     *,
     mandatory: bool = False,
+    again: bool = True,
 ) -> None:
     """Start a call in the home of ``client``, whose router is connected.
 
@@ -33,12 +34,15 @@ def call_and_tell(
             raises why there is none, as :meth:`rpcmq.Client.call` does.
         on_progress: called in the loop with each value that the handler reports.
         mandatory: as for :meth:`rpcmq.Client.call`.
+        again: whether a router that takes over from another one may give it to a second consumer once it knows that
+            nobody has it; else it ends with ``LinkLost``.
 
     Raises:
         PayloadError, UsageError: as for :meth:`rpcmq.Client.call`.
     """
     sender, process = client.sender, client.process
-    call = sender.start(_REQUEST, None, topic, msg, seconds, _MANDATORY if mandatory else 0)
+    flags = (_MANDATORY if mandatory else 0) | (0 if again else _NOT_AGAIN)
+    call = sender.start(_REQUEST, None, topic, msg, seconds, flags)
 
     def look() -> None:
         messages, call.progress = call.progress, []

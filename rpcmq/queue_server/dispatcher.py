@@ -127,7 +127,7 @@ class Dispatcher:
         tell = partial(self._begun, number) if order.tell else None
         try:
             then = partial(self._ended, number, given)
-            call_and_tell(self._client, self._address, message, LONGEST, then, tell, mandatory=True)
+            call_and_tell(self._client, self._address, message, LONGEST, then, tell, mandatory=True, again=False)
         except PayloadError as error:
             self._queue.failed(monotonic(), given.fence, "", f"{type(error).__name__}: {error}")
             self._free(number)

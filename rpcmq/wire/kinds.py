@@ -90,3 +90,4 @@ class Flag:
     ACCEPTS_DILL: Final = 0x0100
     SEALED: Final = 0x0200
     NESTED: Final = 0x0400
+    NOT_AGAIN: Final = 0x0800

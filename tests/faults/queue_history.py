@@ -128,6 +128,7 @@ def check(history: History) -> Found:
     for item in done.keys() - history.effects.keys():
         found.append(f"effects: {item} is done without its effect")
     found += _never_ended(history)
+    found += _held_twice(history)
     found += _overlapping(history)
     found += _out_of_order(history)
     found += _unequal(history)
@@ -154,6 +155,16 @@ def _never_ended(history: History) -> Iterable[str]:
     for each in history.attempts:
         if each.ended == inf:
             yield f"never ended: {each.item} at {each.worker}, which was not killed"
+
+
+def _held_twice(history: History) -> Iterable[str]:
+    """One fence, or one attempt, of an item at two workers."""
+    fences: dict[tuple[str, tuple[int, ...]], list[str]] = defaultdict(list)
+    for each in history.attempts:
+        fences[each.owner, each.fence].append(f"{each.item} at {each.worker}")
+    for (owner, fence), who in fences.items():
+        if len(who) > 1:
+            yield f"fence: {fence} of {owner} was held by {' and by '.join(who)}"
 
 
 def _overlapping(history: History) -> Iterable[str]:

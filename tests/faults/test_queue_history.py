@@ -41,6 +41,7 @@ def test_what_went_well_has_no_fault() -> None:
         (["refused"], (PUTTING, Event(1.1, "p0#1", Seen.REFUSED, "p0-1", {}), BEGIN, END)),
         (["from nowhere"], (BEGIN, END)),
         (["never ended"], (*WELL, AGAIN)),
+        (["fence"], (*WELL, AGAIN._replace(fields=BEGIN.fields), END._replace(at=5.0, process="w1#1"))),
         (["at the same time"], (*WELL, AGAIN._replace(at=2.5), AGAIN_ENDS)),
         (["at the same time"], (PUTTING, ACCEPTED, BEGIN, KILLED, AGAIN._replace(at=2.1), AGAIN_ENDS)),
     ],

@@ -136,7 +136,7 @@ class Adoption(MeshPart):
         if not request.message[STAMP][0] or request.flags & _NOT_ADOPTED:
             return False
         if link.routers <= 1 and not self._routers.count(_place_of(request)):
-            if not link.routers or not self._settings.queue_dir:
+            if not request.flags & Flag.NOT_AGAIN and not (link.routers and self._settings.queue_dir):
                 return False  # there is nobody to ask, and never was
             # The former life of this router may have given it to a consumer that nobody else knows.
             self._alone_until = self._dispatch.recovery.ends_at
@@ -330,11 +330,12 @@ class Adoption(MeshPart):
             return
         if not self._routers.have_told(question, asked.routers):
             return
-        if asked.routers == 1 and asked.request.is_call:
-            self._lose(now, asked, "its router was killed, and no consumer that has come back has it")
+        request = asked.request
+        # A router that was alone: consumers that have not come back are known to nobody.
+        if (asked.routers == 1 and request.is_call) or request.flags & Flag.NOT_AGAIN:
+            self._lose(now, asked, "it was sent to another router before, and no consumer that is here has it")
             return
         self._forget(asked)
-        request = asked.request
         if request.queue is not None:
             request.queue.remove(request)
             self._dispatch.deliveries.deliver_again(now, [request])

@@ -330,3 +330,23 @@ def test_a_consumer_in_the_place_of_one_like_it_is_given_work(net: MeshNetwork) 
     call = net.process("api", router="a").request("jobs", "run", ttl=60)
     node.reply(node.take(Kind.REQUEST), b"done")
     assert call.end.payload == b"done"
+
+
+@pytest.mark.parametrize("flags", [0, Flag.NOT_AGAIN])
+def test_a_call_that_is_not_to_be_given_again_ends_where_nobody_has_it(net: MeshNetwork, flags: int) -> None:
+    node, other = consumer(net, "node", "b"), consumer(net, "other", "c")
+    api = net.process("api", router="a")
+    call = api.request("jobs", "run", ttl=60, flags=flags)
+    for each in (node, other):
+        each.inbox.clear()
+    net.hosts["a"].kill()
+    move(net, api, "c")
+    api._message(Kind.REQUEST, "jobs", "run", b"", key=call.key, hops=1, flags=Flag.RESENT | flags, ttl=60)
+    net.advance(3.0)
+    for each in (node, other):
+        say(each, Word.NOT_HAD)
+    net.advance(0.1)
+    given = [m for p in (node, other) for m in p.inbox if m.kind == Kind.REQUEST]
+    assert bool(given) is not bool(flags) and bool(call.ends) is bool(flags)
+    if flags:
+        assert call.end.outcome is Outcome.LINK_LOST and call.end.body["details"]["started"] == "unknown"
