@@ -18,6 +18,7 @@ import gevent
 
 from rpcmq.client import Client
 from rpcmq.errors import RpcError
+from rpcmq.queue_server.claim import Claimed
 from rpcmq.queue_server.router_watch import watch_router
 from rpcmq.queue_server.server import QueueServer
 from rpcmq.queue_server.status_report import StatusReport
@@ -73,6 +74,8 @@ class _Program:
         self._server: QueueServer | None = None
         self._stopping: gevent.Greenlet[..., None] | None = None
         self._report: StatusReport | None = None
+        #: The reason for which another one serves instead.
+        self._refusal = ""
         self._main = gevent.getcurrent()
 
     def run(self) -> int:
@@ -91,6 +94,10 @@ class _Program:
             log_event(log, logging.ERROR, "queue refused", str(error))
             # The next life reads anew what is there.
             code = _FAILED if self._store.was_taken else _HOPELESS
+        except Claimed as error:
+            self._refusal = str(error)
+            log_event(log, logging.ERROR, "queue name taken", self._refusal, name=self._owner)
+            code = _HOPELESS
         except RpcError as error:
             log_event(log, logging.ERROR, "queue refused", f"the router at {self._url}: {error}")
             code = _FAILED
@@ -143,7 +150,7 @@ class _Program:
         return self._client.process.uplink.ready
 
     def _about(self) -> Mapping[str, Any]:
-        waits_for = self._store.problem
+        waits_for = self._refusal or self._store.problem
         is_opening = self._server is None and not waits_for
         if not waits_for and not is_opening and not self._is_linked:
             waits_for = f"the router at {self._url}"

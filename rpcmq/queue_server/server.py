@@ -7,6 +7,7 @@ import os
 import time
 from functools import partial
 from math import inf
+from secrets import token_hex
 from socket import gethostname
 from time import monotonic
 from typing import Any
@@ -15,10 +16,11 @@ import gevent
 from gevent.event import Event
 
 from rpcmq.client import Client, Service
-from rpcmq.client.queue.protocol import CHANGE, LOOK, OPERATORS, PERIODIC, QUEUES, SETTINGS, all_queues
+from rpcmq.client.queue.protocol import CHANGE, CLAIMS, LOOK, OPERATORS, PERIODIC, QUEUES, SETTINGS, all_queues
 from rpcmq.core.queue.queues import Queues
 from rpcmq.core.queue.work_queue import WorkQueue
 from rpcmq.errors import RpcError, UsageError
+from rpcmq.queue_server.claim import Claim, Claimed
 from rpcmq.queue_server.declarations import Declarations
 from rpcmq.queue_server.dispatcher import Dispatcher
 from rpcmq.queue_server.endpoints import AllQueues, OneQueue
@@ -29,7 +31,7 @@ from rpcmq.queue_server.store_process import StoreProcess
 from rpcmq.queue_server.turns import Turns
 from rpcmq.queue_server.watch import Watch
 from rpcmq.server.log import log_event
-from rpcmq.store.contract import Recovered
+from rpcmq.store.contract import Note, Recovered
 
 __all__ = ["QueueServer"]
 
@@ -47,6 +49,8 @@ _LAST = 2.0
 _ROUTER = 60.0
 #: Pause before a queue that could not be served is served again (seconds).
 _PAUSE = 1.0
+#: The note with the id of the store.
+_STORE_ID = "store id"
 #: Queues that are served at the most: a process has 256 registrations.
 _MOST_QUEUES = 250
 #: Seconds for which a queue is kept for whoever has opened it, and has put nothing yet.
@@ -82,6 +86,7 @@ class QueueServer:
         self._watched: dict[str, Watch] = {}
         self.observer = Observer(self._watched)
         self._turns = Turns()
+        self._claim = Claim(client, owner, self._store_id(recovered))
         self.queues = Queues(self.store, recovered, monotonic(), self.wall)
         self.queues.on_ready = self._on_ready
         self.queues.on_earlier = self._wake.set
@@ -89,6 +94,14 @@ class QueueServer:
         self._declarations = Declarations(self.queues, client, owner, recovered.notes)
         self.periodic = PeriodicItems(self.queues, client, owner, recovered.notes)
         self.periodic.on_earlier(self._wake.set)
+
+    def _store_id(self, recovered: Recovered) -> str:
+        """The id of the store, which it has from its first opening on."""
+        if id := recovered.notes.get(_STORE_ID):
+            return id.decode()
+        made = token_hex(8)
+        self.store.apply([Note(_STORE_ID, made.encode())], lambda verdicts: None)
+        return made
 
     def wall(self, now: float) -> int:
         """Milliseconds of the wall clock at ``now``."""
@@ -181,7 +194,15 @@ class QueueServer:
         self._on_ready(queue)
 
     def start(self) -> None:
-        """Serve what is there, for those who put and for operators."""
+        """Serve what is there, for those who put and for operators.
+
+        Raises:
+            Claimed: another queue server serves the name of the owner, with a store of its own.
+        """
+        if not self.store.has_lock:
+            self._claim.check()
+            self._serve_others(CLAIMS, self._claim.endpoint())
+            gevent.spawn(self._claim.keep_up, self._wake.set)
         self._serve_known()
         everything = Service(
             all_queues().topic, AllQueues(self._owner, self.open, self._open_elsewhere if self._heir else None),
@@ -192,8 +213,14 @@ class QueueServer:
         self._serve_operators()
 
     def run(self) -> None:
-        """Give items to workers until :meth:`stop`, or until the store cannot be used any more."""
+        """Give items to workers until :meth:`stop`, or until the store cannot be used any more.
+
+        Raises:
+            Claimed: the name of the owner is another one's.
+        """
         while not self._is_over and not self.store.refusal:
+            if self._claim.lost:
+                raise Claimed(self._claim.lost)
             now = monotonic()
             deadline = min(self.queues.next_deadline(), self.periodic.next_deadline(now))
             self._wake.wait(min(_LONGEST, max(0.001, deadline - now)))
@@ -209,11 +236,15 @@ class QueueServer:
         homes = self.periodic.endpoint()
         endpoints = ((LOOK, look), (CHANGE, change), (SETTINGS, self._declarations), (PERIODIC, homes))
         for topic, endpoint in endpoints:
-            service = Service(topic, endpoint, host=self._owner, client=self._client, exchange=OPERATORS)
-            service.start(_ROUTER)
-            self._services[f"{OPERATORS} {topic}"] = service
+            self._serve_others(topic, endpoint)
         gevent.spawn(self._declarations.keep_up)
         gevent.spawn(self.periodic.keep_up)
+
+    def _serve_others(self, topic: str, endpoint: object) -> None:
+        """Serve operators, or other queue servers."""
+        service = Service(topic, endpoint, host=self._owner, client=self._client, exchange=OPERATORS)
+        service.start(_ROUTER)
+        self._services[f"{OPERATORS} {topic}"] = service
 
     def _about(self) -> dict[str, Any]:
         router = self._client.process.uplink.router

@@ -41,7 +41,7 @@ from rpcmq.store.frames import (
     encode_values,
     frame,
 )
-from rpcmq.store.location import STORE_VARIABLE, shown
+from rpcmq.store.location import STORE_VARIABLE, is_database, shown
 from rpcmq.store.process import (
     ALIVE,
     APPLY,
@@ -120,6 +120,11 @@ class StoreProcess:
         self.restarts = self.faults = 0
         self._process: subprocess.Popen[bytes] | None = None
         self._keeper = gevent.spawn(self._run)
+
+    @property
+    def has_lock(self) -> bool:
+        """Whether the owner's name is locked, for all queue servers that share the store."""
+        return is_database(self._where)
 
     # --- requests ----------------------------------------------------------------------------
 

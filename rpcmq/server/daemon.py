@@ -212,7 +212,7 @@ class Daemon:
         if has_namesake and not self._has_namesake:
             text = (
                 f"another router of the mesh is called {name!r}, too, and items of work queues are known by that name: "
-                "they may be put twice. Give each router a name of its own: router.name"
+                "only one of their queue servers can serve it. Give each router a name of its own: router.name"
             )
             log_event(log, logging.ERROR, "queue name taken", text, name=name)
         self._has_namesake = has_namesake

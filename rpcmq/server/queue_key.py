@@ -16,14 +16,16 @@ __all__ = ["NAME", "authorized_queue_server", "queue_server_keys"]
 #: The name of the key.
 NAME = "rpcmq.queue"
 _QUEUES, _OPERATORS, _WORKERS = "rpcmq.queue", "rpcmq.queue.admin", "rpcmq.work"
-_SETTINGS = ("settings", "settings.*", "periodic", "periodic.*")
+_SETTINGS = ("settings", "settings.*", "periodic", "periodic.*", "claims", "claims.*")
 _RIGHTS = (
     # To be asked: by those who put, by operators, and by the other queue servers.
     Right(frozenset({"serve"}), ("#",), (_QUEUES,)),
     Right(frozenset({"serve"}), ("look", "look.*", "change", "change.*", *_SETTINGS), (_OPERATORS,)),
     # To have another one open a queue, while it stands in for an owner that is gone.
     Right(frozenset({"call"}), ("rpcmq.queues.#",), (_QUEUES,)),
-    # To tell the other queue servers of settings and periodic items.
+    # To ask whether another one claims the same name.
+    Right(frozenset({"call"}), ("claims.*",), (_OPERATORS,)),
+    # To tell the other queue servers of settings, periodic items and claims.
     Right(frozenset({"cast", "fanout"}), _SETTINGS, (_OPERATORS,)),
     Right(frozenset({"call"}), ("#",), (_WORKERS,)),
 )

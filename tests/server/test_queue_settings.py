@@ -152,6 +152,7 @@ def test_in_a_mesh_its_key_is_the_same_at_each_router_and_follows_from_nothing_b
         ("serve", "rpcmq.queue.admin", "other.router-1", False),
         ("call", "rpcmq.queue.admin", "change.router-1", False),
         ("fanout", "rpcmq.queue.admin", "settings", True),
+        ("call", "rpcmq.queue.admin", "claims.router-1", True),
         ("fanout", "rpcmq.queue.admin", "change", False),
         ("call", "rpcmq.work", "billing", True),
         ("serve", "rpcmq.work", "billing", False),

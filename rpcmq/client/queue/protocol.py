@@ -18,6 +18,7 @@ from rpcmq.wire import Address
 
 __all__ = [
     "CHANGE",
+    "CLAIMS",
     "DONE",
     "FAILED",
     "LOOK",
@@ -46,8 +47,9 @@ __all__ = [
 QUEUES, WORKERS = "rpcmq.queue", "rpcmq.work"
 #: The topic of every queue server, whatever queues it has.
 _ALL = "rpcmq.queues"
-#: The exchange of operators, and its two topics; in two others queue servers agree on the settings of queues, and on
-#: who puts which periodic item.
+#: The exchange of operators, and its two topics; in others queue servers agree on the settings of queues, on who puts
+#: which periodic item, and on whose an owner's name is.
+CLAIMS = "claims"
 OPERATORS, LOOK, CHANGE, SETTINGS, PERIODIC = "rpcmq.queue.admin", "look", "change", "settings", "periodic"
 #: The ends of an attempt, as a worker says it.
 DONE, FAILED, REJECTED = "done", "failed", "rejected"
