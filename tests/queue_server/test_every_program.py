@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
+from urllib.request import urlopen
 
 import gevent
 import pytest
@@ -38,6 +40,38 @@ def test_items_are_put_by_programs_of_every_kind(router, queue_server, kind, nam
         program.expect("all were put")
         assert program.wait() == 0
         eventually(lambda: sorted(billing.charged) == sorted(f"{name} {n}" for name in names for n in range(5)))
+
+
+@pytest.mark.parametrize("kind", ["exits", "exits at once"])
+def test_what_was_put_is_there_though_the_program_ends_right_after(router, queue_server, kind):
+    with Program([sys.executable, str(PUTS), kind, router.url], QUIET, name=kind) as program:
+        assert program.wait() == 0
+    billing = Billing()
+    with rpcmq.Worker("billing", billing, router=router.url):
+        eventually(lambda: sorted(billing.charged) == [f"main {n}" for n in range(5)])
+
+
+@pytest.mark.parametrize("kind", ["gevent", "gthread"])
+def test_a_web_application_puts_in_its_workers(router, queue_server, kind):
+    billing = Billing()
+    options = ["--bind", "127.0.0.1:0", "--workers", "2", "--no-control-socket", "--worker-class", kind]
+    options += ["--threads", "4"] if kind == "gthread" else []
+    environment = QUIET | {"ROUTER": router.url, "PYTHONPATH": str(PUTS.parent)}
+    command = [sys.executable, "-m", "gunicorn", *options, "wsgi_puts:app"]
+    with (
+        rpcmq.Worker("billing", billing, router=router.url),
+        Program(command, environment, name=f"gunicorn {kind}") as program,
+    ):
+        site = program.expect(r"Listening at: (http://127\.0\.0\.1:\d+)")[1]
+        fetch = partial(gevent.get_hub().threadpool.apply, _fetch)
+        answers = gevent.joinall([gevent.spawn(fetch, (f"{site}/{n}",)) for n in range(20)], 60, raise_error=True)
+        assert all(b'"billing"' in each.get() for each in answers) and len(answers) == 20
+        eventually(lambda: sorted(billing.charged, key=int) == [str(n) for n in range(20)])
+
+
+def _fetch(url: str) -> bytes:
+    with urlopen(url, timeout=50) as answer:
+        return bytes(answer.read())
 
 
 def test_what_is_put_while_the_queue_server_dies_is_there_once(router, rpcmq_client, queue_server):

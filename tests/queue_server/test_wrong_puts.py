@@ -44,10 +44,15 @@ def test_a_wrong_option_is_refused(client, options, text):
         client.put(None, "billing", charge(1), **options)
 
 
-@pytest.mark.parametrize("name", ["", "x" * 201, "rpcmq.queues", 7, None])
+@pytest.mark.parametrize("name", ["", "x" * 201, 7, None])
 def test_a_wrong_name_of_a_queue_is_refused(client, name):
     with pytest.raises(UsageError, match="a queue's name is a text of 1 to 200 bytes"):
         client.put(None, name, charge(1))
+
+
+def test_the_name_by_which_all_queues_are_found_is_not_that_of_one(client):
+    with pytest.raises(UsageError, match=r"a queue cannot be named 'rpcmq\.queues'"):
+        client.put(None, "rpcmq.queues", charge(1))
 
 
 def test_wrong_items_are_refused(client):

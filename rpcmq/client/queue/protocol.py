@@ -188,6 +188,8 @@ def check_queue(queue: object) -> str:
     """
     if isinstance(queue, str) and queue and not queue.isprintable():
         raise UsageError(f"the name {short_repr(queue)} of a queue has a control character")
-    if not isinstance(queue, str) or not queue or len(queue.encode()) > _LONGEST_NAME or queue == _ALL:
+    if queue == _ALL:
+        raise UsageError(f"a queue cannot be named {_ALL!r}: by that name all queues are found")
+    if not isinstance(queue, str) or not queue or len(queue.encode()) > _LONGEST_NAME:
         raise UsageError(f"a queue's name is a text of 1 to {_LONGEST_NAME} bytes, not {short_repr(queue)}")
     return queue

@@ -218,9 +218,10 @@ class _Attempt:
         producer, queue = self._producer, self._queue
         if answer.others:
             ids = ", ".join(short_repr(producer.shown_id(self._records[at])) for at in answer.others[:5])
+            count = len(answer.numbers) - len(answer.others)
+            others = f"; {count} others were put" if len(self._records) > 1 else ""
             raise PutRefused(
-                f"queue {queue!r} at {owner} has items of other content with the id {ids}: choose another id; "
-                f"{len(answer.numbers) - len(answer.others)} others were put"
+                f"queue {queue!r} at {owner} has items of other content with the id {ids}: choose another id{others}"
             )
         return [
             ItemPlace(queue, owner, producer.shown_id(record), record.priority, number)

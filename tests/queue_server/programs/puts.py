@@ -1,4 +1,7 @@
-"""Puts items as a plain program, a patched one, from many threads, or in the child of a fork as well."""
+"""Puts items as a plain program, a patched one, from many threads, or in the child of a fork as well.
+
+Or it ends as soon as it has put them, in order or at once.
+"""
 
 from __future__ import annotations
 
@@ -27,6 +30,10 @@ def main() -> None:
     """Put as ``KIND`` says."""
     rpc.configure(rpcmq.Client(URL))
     put("main")
+    if KIND == "exits":
+        sys.exit()
+    if KIND == "exits at once":
+        os._exit(0)
     if KIND in ("threads", "patched"):
         threads = [threading.Thread(target=put, args=(f"thread {n}",)) for n in range(4)]
         for thread in threads:
