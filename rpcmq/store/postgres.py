@@ -38,7 +38,7 @@ from rpcmq.store.postgres_batch import Batch
 from rpcmq.store.postgres_incoming import IncomingTable
 from rpcmq.store.postgres_owners import Ownership
 from rpcmq.store.postgres_schema import prepare
-from rpcmq.store.postgres_session import connect, end_silent, in_words
+from rpcmq.store.postgres_session import connect, end_silent, in_words, warn_of_risks
 
 __all__ = ["BEAT_SECONDS", "PostgresStore"]
 
@@ -89,6 +89,7 @@ class PostgresStore:
                 self._batches = Batch(self._connection, self._id, self._epoch, self._incoming)
                 #: The content at the opening.
                 self.recovered = replace(self._count(), notes=self._notes())
+                warn_of_risks(self._connection)
         except BaseException:
             self._connection.close()
             raise

@@ -8,13 +8,14 @@ that is silent in the middle of a statement; :func:`end_silent` is for those.
 from __future__ import annotations
 
 import logging
+from functools import cache
 from typing import Any
 
 import psycopg
 
 from rpcmq.store.contract import StoreError, StoreFailed
 
-__all__ = ["SILENCE", "SessionOf", "connect", "end_silent", "in_words"]
+__all__ = ["SILENCE", "SessionOf", "connect", "end_silent", "in_words", "warn_of_risks"]
 
 log = logging.getLogger("rpcmq.queue")
 
@@ -53,6 +54,14 @@ _END_SILENT = (
 )
 
 
+#: Settings of a server that are ``off``, and what may happen then.
+_RISKS = {
+    "fsync": "a power cut may lose items that were accepted",
+    "full_page_writes": "a power cut may damage its tables",
+    "data_checksums": "damage that its disk does may go unnoticed (pg_checksums --enable)",
+}
+
+
 def connect(url: str, owner: str) -> SessionOf:
     """A session for the items of ``owner``.
 
@@ -79,6 +88,18 @@ def end_silent(connection: SessionOf) -> None:
     """
     for name, _ in connection.execute(_END_SILENT, (f"{_NAME}%", SILENCE)):
         log.warning("the database session %r was silent for %d s within a statement: ended", name, SILENCE)
+
+
+def warn_of_risks(connection: SessionOf) -> None:
+    """Log settings of the server that are no good for items, once in a process."""
+    query = "SELECT name FROM pg_settings WHERE name = ANY(%s) AND setting = 'off' ORDER BY name"
+    for (name,) in connection.execute(query, (list(_RISKS),)):
+        _warn_once(f"the database server of the queues has {name} = off: {_RISKS[name]}")
+
+
+@cache
+def _warn_once(text: str) -> None:
+    log.warning("%s", text)
 
 
 def in_words(error: psycopg.Error) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -14,10 +14,11 @@ from rpcmq.store import postgres_session
 from rpcmq.store.contract import Bury, Done, Keep, Lane, Maker, Note, Postpone, Put, Revive, StoreFailed, Verdict
 from rpcmq.store.postgres import PostgresStore
 from rpcmq.testing import eventually
+from tests.store.postgres_server import PostgresServer, binaries
 
 LANE = Lane("billing", 0)
 #: More than the buffers of a connection take.
-MUCH = 64 << 20
+MUCH = 32 << 20
 
 
 def items(first: int, last: int) -> list[Put]:
@@ -53,8 +54,8 @@ def state(database: str, owner: str) -> tuple[str, str] | None:
         return row
 
 
-def quicker(monkeypatch: pytest.MonkeyPatch, setting: str, milliseconds: int) -> None:
-    """Have sessions begin with a shorter timeout."""
+def with_timeout(monkeypatch: pytest.MonkeyPatch, setting: str, milliseconds: int) -> None:
+    """Have sessions begin with another timeout; 0: none."""
     settings = postgres_session._SETTINGS | {setting: milliseconds}
     options = " ".join(f"-c {name}={value}" for name, value in settings.items())
     monkeypatch.setattr(postgres_session, "_OPTIONS", options)
@@ -72,7 +73,7 @@ def test_an_owner_that_is_stopped_in_a_transaction_has_an_heir_and_writes_no_mor
     database: str, monkeypatch: pytest.MonkeyPatch, stop: Callable[[Any], None], seen: tuple[str, str]
 ) -> None:
     monkeypatch.setattr(postgres_session, "SILENCE", 1)
-    quicker(monkeypatch, "idle_in_transaction_session_timeout", 1000)
+    with_timeout(monkeypatch, "idle_in_transaction_session_timeout", 1000 if stop is between_statements else 0)
     former = PostgresStore(database, "a")
     former.apply(items(1, 3))
     stop(former._connection)
@@ -93,6 +94,7 @@ def test_the_next_life_of_an_owner_that_is_stopped_while_it_sends_ends_that(
 ) -> None:
     """Also where there is no other router."""
     monkeypatch.setattr(postgres_session, "SILENCE", 1)
+    with_timeout(monkeypatch, "idle_in_transaction_session_timeout", 0)
     former = PostgresStore(database, "a")
     while_it_sends(former._connection)
 
@@ -127,7 +129,7 @@ def test_no_owner_is_silent_between_two_statements_that_wait_for_each_other(data
 def test_an_id_that_another_owner_puts_at_this_moment_is_not_waited_for_for_ever(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    quicker(monkeypatch, "lock_timeout", 300)
+    with_timeout(monkeypatch, "lock_timeout", 300)
     a, b = PostgresStore(database, "a"), PostgresStore(database, "b")
     given = Put(LANE, b"body", 1, id=b"invoice-17", digest=b"A")
     a._connection.execute("BEGIN")
@@ -157,10 +159,68 @@ def test_an_upgrade_stops_nobody_while_a_snapshot_holds_the_tables(database: str
 def test_a_session_that_only_works_for_long_is_not_ended(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(postgres_session, "SILENCE", 0)
     working = PostgresStore(database, "b")
-    working._connection.pgconn.send_query(b"SELECT pg_sleep(1)")
+    working._connection.pgconn.send_query(b"SELECT pg_sleep(600)")
     a = PostgresStore(database, "a")
     assert state(database, "b") == ("active", "PgSleep")
     a.others()
     assert state(database, "b") == ("active", "PgSleep")
     a.close()
     working._connection.close()
+
+
+def test_a_commit_is_synced_whatever_the_role_has_set(database: str) -> None:
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("ALTER ROLE rpcmq SET synchronous_commit = off")
+        try:
+            store = PostgresStore(database, "a")
+            assert store._connection.execute("SHOW synchronous_commit").fetchone() == ("on",)
+            store.close()
+        finally:
+            connection.execute("ALTER ROLE rpcmq RESET synchronous_commit")
+
+
+def test_settings_of_the_server_that_may_lose_items_are_logged_once(
+    database: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    postgres_session._warn_once.cache_clear()
+    for _ in range(2):
+        PostgresStore(database, "a").close()
+    assert caplog.messages == [
+        f"the database server of the queues has {name} = off: {postgres_session._RISKS[name]}"
+        for name in ("data_checksums", "fsync")
+    ]
+
+
+@pytest.mark.skipif(binaries() is None, reason="PostgreSQL is not installed: apt-get install postgresql")
+@pytest.mark.parametrize("bit", range(8))
+def test_a_bit_that_the_disk_has_flipped_is_found_by_the_servers_checksums(
+    checked_server: PostgresServer, bit: int
+) -> None:
+    owner = f"owner {bit}"
+    store = PostgresStore(checked_server.url, owner)
+    store.apply([Put(LANE, f"body {bit} {each}".encode(), 1, maker=Maker(7, each)) for each in range(1, 200)])
+    query = "SELECT current_setting('data_directory') || '/' || pg_relation_filepath('rpcmq.items')"
+    row = store._connection.execute(query).fetchone()
+    assert row is not None
+    store._connection.execute("CHECKPOINT")
+    store.close()
+    checked_server.kill()
+    path = Path(row[0])
+    whole = path.read_bytes()
+    at = whole.index(f"body {bit} 17".encode()) + 1
+    path.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << bit]) + whole[at + 1 :])
+    checked_server.start()
+    with pytest.raises(StoreFailed, match="invalid page in block"):
+        PostgresStore(checked_server.url, owner)
+    checked_server.kill()
+    path.write_bytes(whole)
+    checked_server.start()
+    store = PostgresStore(checked_server.url, owner)
+    assert store.recovered.ready == {LANE: 199}
+    store.close()
+
+
+@pytest.fixture(scope="module")
+def checked_server() -> Iterator[PostgresServer]:
+    with PostgresServer(is_synced=False, initial=["--data-checksums"]) as server:
+        yield server
