@@ -17,8 +17,8 @@ __all__ = ["check_router", "left_behind"]
 
 #: Tables of fixed content, and bounded ones that outlive their subjects by design.
 _FIXED = {
-    "handlers", "kinds", "answered", "refusals", "controls", "greeters", "table", "views",
-    "drops", "_drops", "journal", "_context", "parts", "on_changed", "checks", "on_member",
+    "handlers", "kinds", "process_kinds", "answered", "refusals", "controls", "greeters", "table", "views",
+    "drops", "_drops", "journal", "_context", "on_changed", "checks", "on_member",
     "_deadlines", "held_elsewhere",
 }  # fmt: skip
 

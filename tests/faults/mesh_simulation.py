@@ -30,8 +30,11 @@ from tests.faults.simulated_run import SimulatedRun
 __all__ = ["MeshSimulation", "simulate_mesh"]
 
 #: Tables of what is remembered for ten minutes, and bounded; a pool of numbers, which keeps those that are free; counts
-#: of the links between routers, which stand.
-_REMEMBERED = ("fences", "_lost", "_sought", "_missed", "_identities", "_closed", "unread._")
+#: of the links between routers, which stand, and the ways over these, as found or avoided.
+_REMEMBERED = (
+    "fences", "_lost", "_sought", "_missed", "_identities", "_closed", "unread._", "endedruns", "untoldends",
+    "_avoided", "_found",
+)  # fmt: skip
 
 #: Everything has ended, and been told of, within so many seconds of the last fault.
 _REST_SECONDS = 60.0

@@ -9,7 +9,6 @@ from math import inf
 
 from rpcmq.core.router.access_control import Admission, Refusal
 from rpcmq.core.router.actions import DIALED, Answer, Dial, Disconnect
-from rpcmq.core.router.link_states import LinkState
 from rpcmq.core.router.mesh.alarm import Alarm
 from rpcmq.core.router.mesh.heartbeats import Heartbeats
 from rpcmq.core.router.mesh.neighbours import told_apart
@@ -245,7 +244,10 @@ class Dialing:
             self._give_up(now, target, reason, text, is_rare)
 
     def _give_up(self, now: float, target: Target, reason: str, text: str, is_rare: bool = False) -> None:
-        if not self._targets.closed:
+        linked = self._peerings.of_router(target.id)
+        is_direct = linked is not None and not linked.neighbour.is_relayed
+        is_needed = linked is None or not linked.is_connected or not (is_direct or target.is_relayed)
+        if is_needed and not self._targets.closed:
             self._problems.note(now, target.url, reason, text)
         self._failed(now, target, is_rare)
         self._due_at(now)  # there is room for another one
@@ -363,15 +365,14 @@ class Dialing:
     def _makes_way(self, now: float, route: bytes, target: Target, existing: Peering, other: MeshIdentity) -> bool:
         """Whether the link that there is ends in favour of the one that ``target`` has led to."""
         same_life = existing.is_with(other)
-        is_connected = existing.route is not None and existing.link.state is not LinkState.AWAY
-        if is_connected and same_life:
+        if existing.is_connected and same_life:
             if existing.target is not None or self._context.own.id > other.id:
                 # Both sides have dialled, and the other one's id is the lower: its connection stays.
                 self._drop(now, route, target)
                 return False
             self._node.links.end(now, existing.link, "both sides have dialled: the other connection stays")
             return True
-        if is_connected:
+        if existing.is_connected:
             if now - existing.answered_at < _PROOF_SECONDS and not existing.probe:
                 text = f"{target.url}: {told_apart(existing.identity, other)}"
                 self._fail(now, route, "id-taken", text, is_rare=True)

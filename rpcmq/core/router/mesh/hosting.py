@@ -277,6 +277,8 @@ class Hosting(MeshPart):
             return
         if refused.get(place) == message[KEY]:
             del refused[place]
+            if not refused:
+                del self._refusing[link]  # what comes is taken the short way again
         self._rooms.want(now, link, place, int.from_bytes(payload))
 
     def tick(self, now: float) -> None:

@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from math import inf
 
 from rpcmq.config.values import is_connect_url
@@ -22,6 +23,7 @@ from rpcmq.core.router.mesh.neighbours import Neighbour, told_apart
 from rpcmq.core.router.mesh.part import MeshContext, MeshPart
 from rpcmq.core.router.mesh.peerings import as_body
 from rpcmq.core.router.mesh.process_news import ProcessNews
+from rpcmq.core.router.mesh.targets import relay_name
 from rpcmq.core.router.model import Link
 from rpcmq.errors import ProtocolError
 from rpcmq.wire import Kind, pack, size_of
@@ -184,6 +186,7 @@ class Members(MeshPart):
 
     def neighbour_up(self, now: float, neighbour: Neighbour, resumed: bool) -> None:
         """Tell it of all, and all of it."""
+        self._solved(neighbour)
         if not neighbour.is_relayed and (not resumed or neighbour.identity.id not in self._told_neighbours):
             self._send(neighbour.link, [self.own(), *(each.record(now) for each in self.table)])
             self._changed(now)
@@ -295,6 +298,12 @@ class Members(MeshPart):
             self._topology_changed(now)
         return True
 
+    def _solved(self, neighbour: Neighbour) -> None:
+        """Nothing is in the way of a link with ``neighbour`` any more; of a direct one, unless it goes over others."""
+        id = neighbour.identity.id
+        targets = () if neighbour.is_relayed else (each.urls for each in self._context.targets if each.id == id)
+        self._context.solved(relay_name(id), *chain.from_iterable(targets))
+
     def _note_linked(self, id: int) -> None:
         member = self.table.get(id)
         if member is not None and id in self._context.neighbours.by_id:
@@ -304,7 +313,7 @@ class Members(MeshPart):
         targets = self._context.targets
         if said.left:
             targets.forget(said.id)
-            self._context.solved(*said.urls)
+            self._context.solved(*said.urls, relay_name(said.id))
         elif self._links.access.knows_router(said.key):
             targets.learn(now, said.id, filter(is_connect_url, said.urls), said.key)
 

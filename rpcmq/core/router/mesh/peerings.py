@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 
 from rpcmq.core.router.access_control import Admission
 from rpcmq.core.router.actions import Disconnect
+from rpcmq.core.router.link_states import LinkState
 from rpcmq.core.router.mesh.neighbours import Identity, Neighbour
 from rpcmq.core.router.mesh.part import MeshContext
 from rpcmq.core.router.mesh.targets import Target
@@ -64,6 +65,11 @@ class Peering:
     def identity(self) -> Identity:
         """The other router."""
         return self.neighbour.identity
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether it has a connection."""
+        return self.route is not None and self.link.state is not LinkState.AWAY
 
     def is_with(self, other: MeshIdentity) -> bool:
         """Whether ``other`` is the router at the other end, and in the same life."""

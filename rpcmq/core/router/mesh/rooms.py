@@ -26,7 +26,7 @@ _MOST_ROOM, _MOST_UNUSED = 4096, 1000
 #: For so long an owner gets no room for a place of which it has brought what cannot be taken yet (seconds): with free
 #: consumers there it would bring the same again at once, and get it back, without end.
 _REST = 0.1
-#: Tickets for places that nobody consumes any more are looked for so often (seconds).
+#: Places that nobody consumes any more are looked for so often (seconds).
 _SWEPT = 10.0
 
 
@@ -59,8 +59,9 @@ class Rooms:
         self._withdraw_ticket(link, place)
         kept = self.kept.get(link, {}).get(place)
         if kept and (count or now - kept[0].since > _HELD):
-            self._note_unused(link, place)
+            self._note_unused(now, link, place)
         self._take_back_room(now, link, place)
+        self._forget_empty(link)
         if self._requests.draining:
             return  # what waits goes elsewhere when this router has gone; until then nothing is taken
         if (resting := self._resting.get((link, place))) is not None:
@@ -168,17 +169,19 @@ class Rooms:
             self._release(room.consumer)
             self._deliveries.deliver_waiting(now, room.consumer)
 
+    def _forget_empty(self, owner: Link) -> None:
+        """Without room of any owner what comes is taken the short way."""
+        if not self.kept.get(owner, True):
+            del self.kept[owner]
+
     def _release(self, consumer: Consumer) -> None:
         consumer.release()
         consumer.topic.ready.move(consumer)
 
     def tick(self, now: float) -> None:
-        """Give room that was not used to others, and forget tickets that nobody will serve."""
+        """Give room that was not used to others, and forget places that nobody serves."""
         if now >= self._next_sweep:
-            # Their owners know that there are no consumers, and begin anew when some come.
-            for place in [place for place in self._tickets if not place.consumers]:
-                del self._tickets[place]
-            self._next_sweep = now + _SWEPT if self._tickets else inf
+            self._sweep(now)
         for (link, of), (until, count) in list(self._resting.items()):
             if until <= now:
                 del self._resting[link, of]
@@ -195,7 +198,7 @@ class Rooms:
                 while kept and kept[0].since + _KEPT <= now:
                     late.append(kept.popleft().consumer)
                 if late:
-                    self._note_unused(owner, place)
+                    self._note_unused(now, owner, place)
                 for consumer in late:
                     self._release(consumer)
                 for consumer in late:
@@ -204,14 +207,26 @@ class Rooms:
                     until = kept[0].since + _KEPT
                     self._next_look = min(self._next_look or until, until)
                 else:
-                    del rooms[place]
+                    rooms.pop(place, None)
+            self._forget_empty(owner)
 
-    def _note_unused(self, owner: Link, place: Place) -> None:
+    def _sweep(self, now: float) -> None:
+        """Forget places that nobody consumes: owners know that, and begin anew when somebody comes."""
+        for place in [place for place in self._tickets if not place.consumers]:
+            del self._tickets[place]
+        for link, unused in list(self._unused.items()):
+            self._unused[link] = {place: None for place in unused if place.consumers}
+            if not self._unused[link]:
+                del self._unused[link]
+        self._next_sweep = now + _SWEPT if self._tickets or self._unused else inf
+
+    def _note_unused(self, now: float, owner: Link, place: Place) -> None:
         """Room for ``place`` was kept for ``owner`` in vain: others go first from now on."""
         unused = self._unused.setdefault(owner, {})
         if len(unused) >= _MOST_UNUSED:
             unused.clear()
         unused[place] = None
+        self._next_sweep = min(self._next_sweep, now + _SWEPT)
         tickets = self._tickets.get(place, {})
         ticket = tickets.pop(owner, None)
         if ticket is not None:

@@ -17,7 +17,7 @@ from zlib import crc32
 from rpcmq.core.router.mesh.neighbours import Identity
 from rpcmq.wire.mesh_bodies import MeshIdentity
 
-__all__ = ["Target", "Targets"]
+__all__ = ["Target", "Targets", "relay_name"]
 
 #: Pauses between two attempts (seconds): the first, the longest, and that of attempts that are of no use for now.
 _FIRST_PAUSE, _LONGEST_PAUSE, _RARE_PAUSE = 0.1, 2.0, 30.0
@@ -180,7 +180,7 @@ class Targets:
         Args:
             is_linked: whether it has a link, which may have to go on there.
         """
-        name = f"relay:{said.id}"
+        name = relay_name(said.id)
         target = self._targets.get(name)
         if target is None:
             wait = _MOVE_WAITS if is_linked else self._leaves_to_others(said)
@@ -196,9 +196,9 @@ class Targets:
 
     def unreachable(self, id: int) -> None:
         """There is no way over others to the router ``id``, or none is needed."""
-        target = self._targets.get(f"relay:{id}")
+        target = self._targets.get(relay_name(id))
         if target is not None and target.route is None:
-            del self._targets[f"relay:{id}"]
+            del self._targets[relay_name(id)]
 
     def rarely(self, id: int) -> None:
         """Dial the learned router ``id``, of which nothing was heard, rarely: the network may be parted."""
@@ -229,3 +229,8 @@ class Targets:
         """Return a number from 0 to 1 that differs among routers and attempts, and is the same each time."""
         text = f"{self._own.id} {target.id} {target.url} {target.failures}"
         return crc32(text.encode()) / 0xFFFFFFFF
+
+
+def relay_name(id: int) -> str:
+    """Return what stands in the place of a url for the way over others to the router ``id``."""
+    return f"relay:{id}"

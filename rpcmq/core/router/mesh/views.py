@@ -10,7 +10,7 @@ from rpcmq.core.router.mesh.member_table import Member
 from rpcmq.core.router.mesh.members import Members
 from rpcmq.core.router.mesh.part import MeshContext
 from rpcmq.core.router.mesh.peerings import Peering
-from rpcmq.core.router.mesh.targets import Target
+from rpcmq.core.router.mesh.targets import Target, relay_name
 from rpcmq.core.router.view_rows import View, made
 
 __all__ = ["mesh_view"]
@@ -97,7 +97,7 @@ def _not_linked(
     if not context.node.links.access.knows_router(said.key):
         return row | {"state": "not linked", "why": "its key is not authorised here"}
     if target is None and not context.targets.closed and context.route_to(said.id) is not None:
-        why = problems.get(f"relay:{said.id}", "it is dialled over others, or is the next")
+        why = problems.get(relay_name(said.id), "it is dialled over others, or is the next")
         return row | {"state": "not linked", "why": why}
     return row | _reason(context, target, problems, bool(said.urls))
 
