@@ -79,3 +79,21 @@ def test_one_that_is_killed_while_it_puts_takes_no_other_items_along(client, wor
     client.put(None, "billing", message("charge", invoice="last"))
     eventually(lambda: "last" in billing.charged)
     assert len(billing.charged) == len(set(billing.charged))
+
+
+def test_what_many_put_through_the_deaths_of_their_queue_server_is_there_once(client, work, queue_server):
+    def put(worker: int) -> None:
+        for n in range(25):
+            client.put(None, "billing", message("charge", invoice=25 * worker + n), timeout=60)
+
+    client.put(None, "billing", message("charge", invoice="first"))
+    putting = [gevent.spawn(put, worker) for worker in range(40)]
+    for _ in range(2):
+        gevent.sleep(0.1)
+        queue_server.kill()
+        queue_server.restart()
+    gevent.joinall(putting, timeout=60, raise_error=True)
+    billing = Billing()
+    work(billing)
+    eventually(lambda: len(billing.charged) >= 1001, timeout=60)
+    assert sorted(billing.charged, key=str) == sorted([*range(1000), "first"], key=str)
