@@ -9,12 +9,25 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import gevent
 import pytest
 
-from rpcmq import Worker
+from rpcmq import Service, Worker
 from rpcmq.client.queue.operators import Operators
-from rpcmq.client.queue.protocol import all_queues
-from rpcmq.errors import RpcError
+from rpcmq.client.queue.protocol import (
+    CHANGE,
+    CLAIMS,
+    LOOK,
+    PERIODIC,
+    SETTINGS,
+    Record,
+    all_queues,
+    at_operators,
+    at_owner,
+    to_workers,
+)
+from rpcmq.client.queue.records import pack_records
+from rpcmq.errors import AccessDenied, RpcError
 from tests.keys import right
 from tests.server.daemons import eventually
 from tests.server.keyed_mesh import KeyedMesh, gone
@@ -108,3 +121,41 @@ def test_with_keys_too_an_heir_works_at_the_items_of_an_owner_that_is_gone_and_g
         eventually(lambda: by(operators, "a")[:2] == ("a", False))
         assert mesh.client("web", PUTS).put(None, "billing", message(2)).owner == "a"
         eventually(lambda: billing.done == [1, 2])
+
+
+def test_who_may_put_into_one_queue_may_do_nothing_with_others_and_delays_them_by_little(
+    mesh_of: Callable[..., KeyedMesh],
+) -> None:
+    mesh = mesh_of()
+    toys = [right("call", "toys.#", "rpcmq.queues.#", exchanges=("rpcmq.queue",))]
+    toys.append(right("serve", "toys.#", exchanges=("rpcmq.work",)))
+    hostile, web = mesh.client("hostile", *toys), mesh.client("web", PUTS)
+    put = {"method": "put", "args": {"producer": 1, "records": records(1)}}
+    for address in (
+        *(at_owner("billing", owner) for owner in ("", "a")), to_workers("billing"), to_workers("toys"),
+        *(at_operators(topic, owner) for topic in (LOOK, CHANGE, SETTINGS, PERIODIC, CLAIMS) for owner in ("", "a")),
+    ):  # fmt: skip
+        with pytest.raises(AccessDenied, match="has no right to call"):
+            hostile.call(None, address, put, 10.0)
+    forged = [("billing", "rpcmq.work", ""), ("toys", "rpcmq.queue", "a"), ("rpcmq.queues", "rpcmq.queue", "a")]
+    forged += [(topic, "rpcmq.queue.admin", "a") for topic in (LOOK, CHANGE, SETTINGS, CLAIMS)]
+    for topic, exchange, owner in forged:
+        with pytest.raises(AccessDenied, match="has no right to serve"):
+            Service(topic, Billing(), host=owner or None, client=hostile, exchange=exchange).start(10.0)
+    web.put(None, "billing", message(1))
+    hostile.put(None, "toys", message(1))
+    flood = [gevent.spawn(hostile.call, None, at_owner("toys", "a"), flooding(n), 60.0) for n in range(2, 12)]
+    eventually(lambda: any(each.ready() for each in flood))
+    assert web.put(None, "billing", message(2)).number == 2
+    assert not all(each.ready() for each in flood)
+    gevent.joinall(flood, raise_error=True)
+
+
+def records(count: int) -> bytes:
+    """So many items."""
+    return pack_records([Record(b"", 1 + at, b"", 0, 0.0, 0.0, b"", "charge", 1, b"{}") for at in range(count)])
+
+
+def flooding(producer: int) -> dict[str, Any]:
+    """As many items as one put may have."""
+    return {"method": "put", "args": {"producer": producer, "records": records(10_000)}}
