@@ -139,9 +139,11 @@ class StoreProcess:
         """Read items that are ready; see :meth:`rpcmq.store.contract.Store.read`."""
         self._ask(READ, encode_values("Liii", lane, after, most, most_bytes), then)
 
-    def read_due(self, now: int, after: Position, most: int, most_bytes: int, then: Callable[[Items], object]) -> None:
+    def read_due(
+        self, lane: Lane, now: int, after: Position, most: int, most_bytes: int, then: Callable[[Items], object]
+    ) -> None:
         """Read items that are due; see :meth:`rpcmq.store.contract.Store.read_due`."""
-        self._ask(READ_DUE, encode_values("iPii", now, after, most, most_bytes), then)
+        self._ask(READ_DUE, encode_values("LiPii", lane, now, after, most, most_bytes), then)
 
     def read_dead(
         self, queue: str, after: Position, most: int, most_bytes: int, then: Callable[[Items], object]
@@ -153,9 +155,9 @@ class StoreProcess:
         """Read incoming items; see :meth:`rpcmq.store.contract.Store.read_incoming`."""
         self._ask(READ_INCOMING, encode_values("ii", most, most_bytes), then)
 
-    def next_due(self, after: Position, then: Callable[[int], object]) -> None:
+    def next_due(self, lane: Lane, after: Position, then: Callable[[int], object]) -> None:
         """Ask for the time of the next postponed item; see :meth:`rpcmq.store.contract.Store.next_due`."""
-        self._ask(NEXT_DUE, encode_values("P", after), lambda content: then(decode_values("i", content)[0]))
+        self._ask(NEXT_DUE, encode_values("LP", lane, after), lambda content: then(decode_values("i", content)[0]))
 
     def find(self, lane: Lane, number: int, then: Callable[[Found | None], object]) -> None:
         """Look for one item; see :meth:`rpcmq.store.contract.Store.find`."""

@@ -357,14 +357,14 @@ class Store(Protocol):
             most_bytes: of bodies; one item is read in any case.
         """
 
-    def read_due(self, now: int, after: Position, most: int, most_bytes: int) -> list[Stored | Damaged]:
-        """Read the items that were postponed until ``now`` at the latest, and come after ``after``.
+    def read_due(self, lane: Lane, now: int, after: Position, most: int, most_bytes: int) -> list[Stored | Damaged]:
+        """Read the items of ``lane`` that were postponed until ``now`` at the latest, and come after ``after``.
 
         They stay postponed: whoever runs one says later that it is done or postponed again.
         """
 
-    def next_due(self, after: Position) -> int:
-        """The time of the next postponed item after ``after``; 0: there is none."""
+    def next_due(self, lane: Lane, after: Position) -> int:
+        """The time of the next postponed item of ``lane`` after ``after``; 0: there is none."""
 
     def read_dead(self, queue: str, after: Position, most: int, most_bytes: int) -> list[Stored | Damaged]:
         """Read dead items of ``queue`` in the order in which they died; the time of it is that of the position."""

@@ -77,7 +77,6 @@ class MemoryStore:
         self._has_incoming = has_incoming
         self.incoming: dict[int, Incoming] = {}
         self._lanes: dict[Lane, _Lane] = {}
-        self._places: list[Lane] = []
         #: In the order in which they died: place -> (lane, time, item).
         self._dead: dict[int, tuple[Lane, int, _Item]] = {}
         self._deaths = 0
@@ -93,7 +92,7 @@ class MemoryStore:
         """Another store with the same in it."""
         other = copy(self)
         other._lanes = {lane: each.copy() for lane, each in self._lanes.items()}
-        other._places, other._dead = list(self._places), dict(self._dead)
+        other._dead = dict(self._dead)
         other._ids, other._notes, other.incoming = dict(self._ids), dict(self._notes), dict(self.incoming)
         other._results, other._uniques = dict(self._results), dict(self._uniques)
         other._makers = KnownMakers(self._makers.snapshot())
@@ -231,7 +230,6 @@ class MemoryStore:
     def _lane(self, lane: Lane) -> _Lane:
         if lane not in self._lanes:
             self._lanes[lane] = _Lane()
-            self._places.append(lane)
         return self._lanes[lane]
 
     def _pop(self, lane: Lane, number: int) -> _Item | None:
@@ -254,25 +252,22 @@ class MemoryStore:
         ready = (self._stored(lane, each, Position(0, 0, each.number)) for each in found if each.due is None)
         return _first(ready, most, most_bytes)
 
-    def read_due(self, now: int, after: Position, most: int, most_bytes: int) -> list[Stored | Damaged]:
+    def read_due(self, lane: Lane, now: int, after: Position, most: int, most_bytes: int) -> list[Stored | Damaged]:
         """See :meth:`rpcmq.store.contract.Store.read_due`."""
         due = (
-            self._stored(self._places[position.place], item, position)
-            for position, item in self._postponed(after)
-            if position.due <= now
+            self._stored(lane, item, position) for position, item in self._postponed(lane, after) if position.due <= now
         )
         return _first(due, most, most_bytes)
 
-    def next_due(self, after: Position) -> int:
+    def next_due(self, lane: Lane, after: Position) -> int:
         """See :meth:`rpcmq.store.contract.Store.next_due`."""
-        return next((position.due for position, _ in self._postponed(after)), 0)
+        return next((position.due for position, _ in self._postponed(lane, after)), 0)
 
-    def _postponed(self, after: Position) -> list[tuple[Position, _Item]]:
+    def _postponed(self, lane: Lane, after: Position) -> list[tuple[Position, _Item]]:
         found = [
-            (Position(item.due, place, item.number), item)
-            for place, lane in enumerate(self._places)
-            for item in self._lanes[lane].items.values()
-            if item.due is not None and (item.due, place, item.number) > after
+            (Position(item.due, 0, item.number), item)
+            for item in (self._lanes[lane].items.values() if lane in self._lanes else ())
+            if item.due is not None and (item.due, 0, item.number) > after
         ]
         return sorted(found, key=lambda each: each[0])
 
@@ -295,7 +290,7 @@ class MemoryStore:
             return None
         if found.due is None:
             return Found("ready", self._stored(lane, found, Position(number=number)))
-        return Found("postponed", self._stored(lane, found, Position(found.due, self._places.index(lane), number)))
+        return Found("postponed", self._stored(lane, found, Position(found.due, 0, number)))
 
     def read_incoming(self, most: int, most_bytes: int) -> list[Incoming]:
         """See :meth:`rpcmq.store.contract.Store.read_incoming`."""

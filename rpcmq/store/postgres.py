@@ -172,20 +172,23 @@ class PostgresStore:
         return _within(most_bytes, (_stored(row, Position(number=row[2])) for row in rows))
 
     @_on_server
-    def read_due(self, now: int, after: Position, most: int, most_bytes: int) -> list[Stored | Damaged]:
+    def read_due(self, lane: Lane, now: int, after: Position, most: int, most_bytes: int) -> list[Stored | Damaged]:
         """See :meth:`rpcmq.store.contract.Store.read_due`."""
         query = (
-            f"SELECT {_ITEM}, due, place FROM rpcmq.items WHERE owner = %s AND due <= %s"
-            " AND (due, place) > (%s, %s) ORDER BY due, place LIMIT %s"
+            f"SELECT {_ITEM}, due, place FROM rpcmq.items WHERE owner = %s AND queue = %s AND priority = %s"
+            " AND due <= %s AND (due, place) > (%s, %s) ORDER BY due, place LIMIT %s"
         )
-        rows = self._connection.execute(query, (self._id, now, after.due, after.place, most))
+        rows = self._connection.execute(query, (self._id, *lane, now, after.due, after.place, most))
         return _within(most_bytes, (_stored(row, Position(row[9], row[10], row[2])) for row in rows))
 
     @_on_server
-    def next_due(self, after: Position) -> int:
+    def next_due(self, lane: Lane, after: Position) -> int:
         """See :meth:`rpcmq.store.contract.Store.next_due`."""
-        query = "SELECT due FROM rpcmq.items WHERE owner = %s AND (due, place) > (%s, %s) ORDER BY due, place LIMIT 1"
-        row = self._connection.execute(query, (self._id, after.due, after.place)).fetchone()
+        query = (
+            "SELECT due FROM rpcmq.items WHERE owner = %s AND queue = %s AND priority = %s AND (due, place) > (%s, %s)"
+            " ORDER BY due, place LIMIT 1"
+        )
+        row = self._connection.execute(query, (self._id, *lane, after.due, after.place)).fetchone()
         return 0 if row is None else int(row[0])
 
     @_on_server

@@ -9,7 +9,7 @@ from rpcmq.store.contract import StoreError
 __all__ = ["SCHEMA_VERSION", "prepare"]
 
 #: Grows with each change of the tables.
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 #: Whoever makes the tables has this lock, or two routers that start would both make them.
 _MAKING = 0x72706D7100000001
 #: An upgrade waits so long for a table that others use (milliseconds), and is tried again a little later.
@@ -45,6 +45,10 @@ CREATE TABLE rpcmq.uniques (
     priority SMALLINT NOT NULL, number BIGINT NOT NULL, PRIMARY KEY (queue, name)
 );
 """
+_DUE_IN_LANE = """
+DROP INDEX IF EXISTS rpcmq.items_owner_due_place_idx;
+CREATE INDEX ON rpcmq.items (owner, queue, priority, due, place) WHERE due IS NOT NULL;
+"""
 _TABLES = f"""
 CREATE SCHEMA rpcmq;
 CREATE TABLE rpcmq.version (version INTEGER NOT NULL);
@@ -64,7 +68,7 @@ CREATE TABLE rpcmq.ids (queue TEXT NOT NULL, id BYTEA NOT NULL, digest BYTEA NOT
     PRIMARY KEY (queue, id));
 CREATE INDEX ON rpcmq.ids USING brin (at);
 CREATE TABLE rpcmq.items ({_ITEM}, due BIGINT, PRIMARY KEY (owner, queue, priority, number)) WITH (fillfactor = 90);
-CREATE INDEX ON rpcmq.items (owner, due, place) WHERE due IS NOT NULL;
+CREATE INDEX ON rpcmq.items (owner, queue, priority, due, place) WHERE due IS NOT NULL;
 CREATE TABLE rpcmq.dead ({_ITEM}, died BIGINT NOT NULL, PRIMARY KEY (owner, queue, priority, number));
 CREATE INDEX ON rpcmq.dead (owner, queue, place);
 CREATE TABLE rpcmq.notes (owner INTEGER NOT NULL REFERENCES rpcmq.owners, name TEXT NOT NULL, value BYTEA NOT NULL,
@@ -74,7 +78,7 @@ CREATE TABLE rpcmq.notes (owner INTEGER NOT NULL REFERENCES rpcmq.owners, name T
 {_RESULTS}
 """
 #: By the version that each makes, of the one before.
-_UPGRADES = {2: _INCOMING, 3: _RESULTS, 4: _UNIQUE_KEY}
+_UPGRADES = {2: _INCOMING, 3: _RESULTS, 4: _UNIQUE_KEY, 5: _DUE_IN_LANE}
 
 
 def prepare(connection: psycopg.Connection[tuple[object, ...]]) -> None:

@@ -220,13 +220,13 @@ class _Server:
             case b"R":
                 return encode_items(store.read(*decode_values("Liii", content)))
             case b"D":
-                return encode_items(store.read_due(*decode_values("iPii", content)))
+                return encode_items(store.read_due(*decode_values("LiPii", content)))
             case b"X":
                 return encode_items(store.read_dead(*decode_values("sPii", content)))
             case b"I":
                 return encode_items(store.read_incoming(*decode_values("ii", content)))
             case b"N":
-                return encode_values("i", store.next_due(*decode_values("P", content)))
+                return encode_values("i", store.next_due(*decode_values("LP", content)))
             case b"F":
                 return encode_found(store.find(*decode_values("Li", content)))
             case b"G":

@@ -56,6 +56,7 @@ __all__ = ["IDS_KEPT", "SqliteStore"]
 IDS_KEPT = 24 * 3600 * 1000
 P = ParamSpec("P")
 T = TypeVar("T")
+_EVER = 1 << 62
 _PRIVATE = (EPOCH, MAKERS, MAKERS_FROM)
 
 
@@ -175,16 +176,11 @@ class SqliteStore:
                 yield Damaged(position, lane, number)
 
     @_on_disk
-    def read_due(self, now: int, after: Position, most: int, most_bytes: int) -> list[Stored | Damaged]:
+    def read_due(self, lane: Lane, now: int, after: Position, most: int, most_bytes: int) -> list[Stored | Damaged]:
         """See :meth:`rpcmq.store.contract.Store.read_due`."""
-        query = (
-            "SELECT due, segment, number, state, crc FROM postponed"
-            " WHERE due <= ? AND (due, segment, number) > (?, ?, ?) ORDER BY due, segment, number LIMIT ?"
-        )
         items: list[Stored | Damaged] = []
-        for due, name, number, state, crc in rows_of(self._connection, query, now, *after, most):
+        for due, name, number, state, crc in self._tables.postponed(lane, after, now, most):
             position = Position(due, name, number)
-            lane = self._tables.lane_of[name]
             item = self._item(lane, name, number, position, state)
             if item is None or not is_whole(crc, (name, number, due), state):
                 items.append(Damaged(position, lane, number))
@@ -204,12 +200,9 @@ class SqliteStore:
         return None
 
     @_on_disk
-    def next_due(self, after: Position) -> int:
+    def next_due(self, lane: Lane, after: Position) -> int:
         """See :meth:`rpcmq.store.contract.Store.next_due`."""
-        query = (
-            "SELECT due FROM postponed WHERE (due, segment, number) > (?, ?, ?) ORDER BY due, segment, number LIMIT 1"
-        )
-        return self._connection.execute(query, after).get or 0
+        return next((int(due) for due, *_ in self._tables.postponed(lane, after, _EVER, 1)), 0)
 
     @_on_disk
     def find(self, lane: Lane, number: int) -> Found | None:

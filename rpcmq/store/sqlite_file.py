@@ -19,7 +19,7 @@ __all__ = ["SCHEMA_VERSION", "abandon", "is_whole", "open_file", "reason_of", "r
 log = logging.getLogger("rpcmq.queue")
 
 #: Grows with each change of the tables.
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 #: Stands in the file's header: "rpmq".
 _APPLICATION = 0x72706D71
 _PAGE_BYTES = 8192
@@ -35,7 +35,7 @@ CREATE TABLE postponed (
     segment INTEGER NOT NULL, number INTEGER NOT NULL, due INTEGER NOT NULL, state BLOB NOT NULL, crc INTEGER NOT NULL,
     PRIMARY KEY (segment, number)
 ) WITHOUT ROWID;
-CREATE INDEX postponed_due ON postponed (due, segment, number);
+CREATE INDEX postponed_in_segment ON postponed (segment, due, number);
 CREATE TABLE dead (
     place INTEGER PRIMARY KEY AUTOINCREMENT, queue TEXT NOT NULL, priority INTEGER NOT NULL, number INTEGER NOT NULL,
     died INTEGER NOT NULL, at INTEGER NOT NULL, id BLOB NOT NULL, producer INTEGER NOT NULL, counter INTEGER NOT NULL,

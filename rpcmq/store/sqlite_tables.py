@@ -5,16 +5,21 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterable
+from heapq import merge
+from itertools import islice
+from typing import Any
 
 import apsw
 
-from rpcmq.store.contract import Lane, StoreError
+from rpcmq.store.contract import Lane, Position, StoreError
 from rpcmq.store.segments import SEGMENT_ITEMS, Segment
 from rpcmq.store.sqlite_file import is_whole, rows_of
 
 __all__ = ["EPOCH", "MAKERS", "MAKERS_FROM", "Tables", "packed_numbers"]
 
 #: Names of the store's own notes: its openings, and the makers of items up to some number of each segment.
+#: More than the number of any item.
+_ALL = 1 << 62
 EPOCH, MAKERS, MAKERS_FROM = ".epoch", ".makers", ".makers from"
 
 
@@ -76,6 +81,24 @@ class Tables:
         """A segment was dropped."""
         self.lanes[lane].remove(segment)
         del self.lane_of[segment.name]
+
+    def postponed(self, lane: Lane, after: Position, until: int, most: int) -> list[tuple[Any, ...]]:
+        """The first rows after ``after`` of the items of ``lane`` that are postponed until ``until`` at the latest."""
+        query = (
+            "SELECT due, segment, number, state, crc FROM postponed INDEXED BY postponed_in_segment"
+            " WHERE segment = ? AND (due, number) > (?, ?) AND due <= ? ORDER BY due, number"
+        )
+        cursors: list[apsw.Cursor] = []
+        try:
+            for segment in self.lanes.get(lane, ()):
+                if segment.postponed:
+                    # Of those of one time the items of a former segment come first.
+                    number = after.number if segment.name == after.place else _ALL if segment.name < after.place else 0
+                    cursors.append(self._connection.cursor().execute(query, (segment.name, after.due, number, until)))
+            return list(islice(merge(*cursors), most))
+        finally:
+            for cursor in cursors:
+                cursor.close(True)
 
     def find(self, lane: Lane, number: int) -> Segment | None:
         """The segment of an item; None: it was dropped, or there was never one."""

@@ -51,12 +51,13 @@ def content_of(store: Store) -> Content:
         while items := store.read(lane, after, 7, 5000):
             after = items[-1].number
             content.ready[lane] += map(_seen, items)
-    position = Position()
-    while due := store.next_due(position):
-        items = store.read_due(_FOREVER, position, 5, 5000)
-        assert items and items[0].position.due == due
-        position = items[-1].position
-        content.postponed += map(_seen, items)
+    for lane in _LANES:
+        position = Position()
+        while due := store.next_due(lane, position):
+            items = store.read_due(lane, _FOREVER, position, 5, 5000)
+            assert items and items[0].position.due == due
+            position = items[-1].position
+            content.postponed += map(_seen, items)
     content.postponed.sort()
     for queue in sorted({lane.queue for lane in _LANES}):
         position, content.dead[queue] = Position(), []
@@ -108,7 +109,7 @@ class RandomChanges:
         self._now += random.randrange(1000)
         choice = random.random()
         lane = random.choice(_LANES)
-        ready, due = store.read(lane, 0, 10, 1 << 20), store.read_due(_FOREVER, Position(), 5, 1 << 20)
+        ready, due = store.read(lane, 0, 10, 1 << 20), store.read_due(lane, _FOREVER, Position(), 5, 1 << 20)
         dead = store.read_dead(lane.queue, Position(), 10, 1 << 20)
         if choice < 0.05:
             return self._of_results_and_keys(lane)

@@ -137,17 +137,32 @@ def test_postponed_items_are_read_when_they_are_due(reopen: Reopen) -> None:
     store.apply([put(1), put(2, due=500), put(3, URGENT, due=300)])
     store.apply([Postpone(LANE, 1, 400, b"failed once")])
     assert numbers(store.read(LANE, 0, *MANY)) == []
-    assert store.next_due(Position()) == 300
-    assert store.read_due(299, Position(), *MANY) == []
+    assert (store.next_due(LANE, Position()), store.next_due(URGENT, Position())) == (400, 300)
+    assert store.read_due(URGENT, 299, Position(), *MANY) == []
     again = reopen()
-    first, second = again.read_due(450, Position(), *MANY)
+    (first,) = again.read_due(URGENT, 450, Position(), *MANY)
+    (second,) = again.read_due(LANE, 450, Position(), *MANY)
     assert isinstance(first, Stored) and isinstance(second, Stored)
     assert (first.lane, first.position.due, first.state) == (URGENT, 300, b"")
     assert (second.lane, second.number, second.position.due, second.state) == (LANE, 1, 400, b"failed once")
-    assert again.next_due(second.position) == 500
-    assert again.read_due(450, second.position, *MANY) == []
+    assert again.next_due(LANE, second.position) == 500 and again.next_due(URGENT, first.position) == 0
+    assert again.read_due(LANE, 450, second.position, *MANY) == []
     again.apply([Done(LANE, 1), Postpone(LANE, 2, 100, b"sooner")])
-    assert [each.position.due for each in again.read_due(999, Position(), *MANY)] == [100, 300]
+    assert [each.position.due for each in again.read_due(LANE, 999, Position(), *MANY)] == [100]
+
+
+def test_items_that_are_due_at_one_time_are_read_in_parts(reopen: Reopen) -> None:
+    store = reopen()
+    dues = {number: 100 + number // 10 for number in range(1, 41)}
+    store.apply([put(number, due=due) for number, due in dues.items()])
+    store.apply([Postpone(LANE, 3, 102, b"again"), Done(LANE, 7)])
+    found, position = [], Position()
+    while items := store.read_due(LANE, 102, position, 3, 1 << 20):
+        assert len(items) <= 3
+        position = items[-1].position
+        found += numbers(items)
+    assert found == sorted((set(range(1, 30)) - {7}), key=lambda number: (102 if number == 3 else dues[number], number))
+    assert store.next_due(LANE, position) == 103
 
 
 def test_dead_items_are_kept_revived_and_forgotten(reopen: Reopen) -> None:
@@ -164,7 +179,7 @@ def test_dead_items_are_kept_revived_and_forgotten(reopen: Reopen) -> None:
     assert again.apply([Revive(LANE, 2, 90, b"once more"), Forget(LANE, 1), Revive(LANE, 1, 90, b"")]) == [
         Verdict(4), Verdict(1), Verdict(),
     ]  # fmt: skip
-    (revived,) = again.read_due(90, Position(), *MANY)
+    (revived,) = again.read_due(LANE, 90, Position(), *MANY)
     assert isinstance(revived, Stored)
     assert (revived.number, revived.maker, revived.state) == (4, Maker(7, 2), b"once more")
     assert again.read_dead("billing", Position(), *MANY) == []
@@ -185,7 +200,7 @@ def test_items_are_moved_with_their_ids(reopen: Reopen) -> None:
     first, third = again.read(images, 0, *MANY)
     assert isinstance(first, Stored) and isinstance(third, Stored)
     assert (first.maker, first.state, first.at, third.id) == (Maker(7, 1), b"", 1, b"invoice-17")
-    fourth, second = again.read_due(999, Position(), *MANY)
+    fourth, second = again.read_due(images, 999, Position(), *MANY)
     assert isinstance(fourth, Stored) and isinstance(second, Stored)
     assert (fourth.number, fourth.state, second.number, second.state) == (4, b"raised", 2, b"x")
     # Where it was put its id is known, and nowhere else.

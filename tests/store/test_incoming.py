@@ -12,6 +12,7 @@ import pytest
 from rpcmq.store import postgres_incoming
 from rpcmq.store.contract import Incoming, Lane, Maker, Position, Put, Refuse, Stored, Verdict
 from rpcmq.store.postgres import PostgresStore
+from rpcmq.store.postgres_schema import SCHEMA_VERSION
 
 LANE = Lane("billing", 0)
 KNOWN, OTHER = Verdict(is_known=True), Verdict(is_known=True, is_other=True)
@@ -166,5 +167,5 @@ def test_tables_of_the_first_version_are_upgraded(database: str) -> None:
         store = PostgresStore(database, "a")
         write(connection, b"one")
         assert len(store.read_incoming(*MANY)) == 1
-        assert connection.execute("SELECT version FROM rpcmq.version").fetchone() == (4,)
+        assert connection.execute("SELECT version FROM rpcmq.version").fetchone() == (SCHEMA_VERSION,)
     store.close()

@@ -110,7 +110,7 @@ def test_an_item_whose_row_was_changed_is_not_served(tmp_path: Path) -> None:
     first, second, third = again.read(LANE, 0, *MANY)
     assert isinstance(first, Stored) and isinstance(third, Stored)
     assert isinstance(second, Damaged) and second.number == 2
-    (late,) = again.read_due(9, Position(), *MANY)
+    (late,) = again.read_due(LANE, 9, Position(), *MANY)
     assert isinstance(late, Damaged) and late.number == 4
     again.close()
 

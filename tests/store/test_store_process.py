@@ -76,9 +76,9 @@ def test_requests_are_answered_in_their_order(open_store: Open) -> None:
     answers: list[object] = []
     store.apply([put(1), Put(LANE, b"late", 1, due=50, id=b"i", digest=b"d"), Note("n", b"v")], answers.append)
     store.read(LANE, 0, *MANY, answers.append)
-    store.next_due(Position(), answers.append)
+    store.next_due(LANE, Position(), answers.append)
     store.apply([put(1), Postpone(LANE, 1, 40, b"state")], answers.append)
-    store.read_due(45, Position(), *MANY, answers.append)
+    store.read_due(LANE, 45, Position(), *MANY, answers.append)
     store.apply([Bury(LANE, 1, 60, b"story"), Done(LANE, 2)], answers.append)
     store.read_dead("billing", Position(), *MANY, answers.append)
     store.find(LANE, 1, answers.append)

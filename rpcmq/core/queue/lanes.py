@@ -17,6 +17,8 @@ __all__ = ["HORIZON", "Lanes"]
 _AHEAD = 1000
 #: Items that are set aside, at the most: more wait in their lane, with all that is behind them.
 _MOST_ASIDE = 1000
+#: Items of a lane in memory that are due, and their bytes, at which the next ones are read.
+_FEW_DUE, _FEW_DUE_BYTES = 128, 2 << 20
 #: The name of a lane's horizon in the store begins with this.
 HORIZON = "horizon"
 
@@ -38,6 +40,8 @@ class Lanes:
         self._store = store
         self._on_ready = on_ready
         self.doubt_until = doubt_until
+        #: Called when more items of a lane that are due may be read.
+        self.on_room_for_due: Callable[[Lane], object] = lambda lane: None
         #: By priority, the highest first.
         self._lanes: dict[int, _Lane] = {}
         for lane, horizon in sorted(horizons.items(), reverse=True):
@@ -65,7 +69,9 @@ class Lanes:
 
     def became_due(self, item: Stored) -> None:
         """A postponed item is due."""
-        self._lane(item.lane).due.append(item)
+        lane = self._lane(item.lane)
+        lane.due.append(item)
+        lane.due_bytes += len(item.body)
 
     def _lane(self, of: Lane) -> _Lane:
         lane = self._lanes.get(of.priority)
@@ -89,7 +95,7 @@ class Lanes:
             return None
         for priority, lane in self._lanes.items():
             if is_over and lane.due:
-                return lane.due.popleft()
+                return self._pop_due(priority, lane)
             if is_over and lane.doubtful is not None:
                 if (item := lane.doubtful.head) is not None:
                     lane.doubtful.pop()
@@ -103,6 +109,29 @@ class Lanes:
                 lane.reader.pop()
                 return item
         return None
+
+    def has_room_for_due(self, lane: Lane) -> bool:
+        """Whether so few of the items of ``lane`` that are due are in memory that more are to be read."""
+        due = self._lane(lane)
+        return len(due.due) <= _FEW_DUE and due.due_bytes <= _FEW_DUE_BYTES
+
+    def _pop_due(self, priority: int, lane: _Lane) -> Stored:
+        had_room = self.has_room_for_due(Lane(self._queue, priority))
+        item = lane.due.popleft()
+        lane.due_bytes -= len(item.body)
+        self._want_due(priority, had_room)
+        return item
+
+    def _discard_due(self, priority: int, lane: _Lane, numbers: set[int]) -> None:
+        had_room = self.has_room_for_due(Lane(self._queue, priority))
+        lane.due = deque(item for item in lane.due if item.number not in numbers)
+        lane.due_bytes = sum(len(item.body) for item in lane.due)
+        self._want_due(priority, had_room)
+
+    def _want_due(self, priority: int, had_room: bool) -> None:
+        lane = Lane(self._queue, priority)
+        if not had_room and self.has_room_for_due(lane):
+            self.on_room_for_due(lane)
 
     def set_aside(self, item: Stored) -> None:
         """Its turn came while workers may still run what was given in a former life: it waits for the end of that."""
@@ -153,7 +182,7 @@ class Lanes:
             if lane.doubtful is not None:
                 lane.doubtful.discard(numbers)
             found += [item for item in lane.due if item.number in numbers]
-            lane.due = deque(item for item in lane.due if item.number not in numbers)
+            self._discard_due(priority, lane, numbers)
             lane.aside = [item for item in lane.aside if item.number not in numbers]
         return found
 
@@ -177,8 +206,9 @@ class _Lane:
         self.horizon = self.asked = horizon
         #: Items up to this number may have been given in a former life of the router.
         self.former = horizon
-        #: Items that are due.
+        #: Items that are due, those that were read, and their bytes.
         self.due: deque[Stored] = deque()
+        self.due_bytes = 0
         #: Items that wait until nothing of a former life runs any more, by their numbers.
         self.aside: list[Stored] = []
 

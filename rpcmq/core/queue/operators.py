@@ -38,8 +38,6 @@ __all__ = ["PEEK_STATES", "Operators"]
 PEEK_STATES = ("ready", "postponed", "running", "dead")
 #: Items, and bytes of them, that are read and changed at once.
 _PAGE, _PAGE_BYTES = 256, 4 << 20
-#: Pages of postponed items, of all queues, that are searched for those of one.
-_MOST_PAGES = 40
 _EVER = 1 << 60
 
 Count = Callable[[int], object]
@@ -56,8 +54,6 @@ class Operators:
 
     def peek(self, name: str, state: str, most: int, then: Callable[[list[ItemView]], object]) -> None:
         """Show the first items of a queue that are in ``state``, at most 4 MiB of them.
-
-        Of the postponed ones those are found that are among the first 10,000 of all queues.
 
         Raises:
             ValueError: there is no such state.
@@ -93,19 +89,26 @@ class Operators:
     def _peek_postponed(self, queue: WorkQueue, most: int, then: Callable[[list[ItemView]], object]) -> None:
         taken = {_key(item) for item in (*queue.in_memory, *(given.item for given in queue.given))}
         found: list[ItemView] = []
-        pages = 0
+        rest = [Lane(queue.name, priority) for priority in queue.lanes]
 
-        def take(items: Items) -> None:
-            nonlocal pages
-            pages += 1
-            ours = (item for item in items if item.lane.queue == queue.name and _key(item) not in taken)
-            found.extend(view_of("postponed", item) for item in ours)
-            if items and len(found) < most and pages < _MOST_PAGES:
-                self._store.read_due(_EVER, items[-1].position, _PAGE, _PAGE_BYTES, take)
+        def read(lane: Lane, after: Position, wanted: int) -> None:
+            def take(items: Items) -> None:
+                ours = [view_of("postponed", item) for item in items if _key(item) not in taken][:wanted]
+                found.extend(ours)
+                if items and len(ours) < wanted:
+                    read(lane, items[-1].position, wanted - len(ours))
+                else:
+                    read_next()
+
+            self._store.read_due(lane, _EVER, after, _PAGE, _PAGE_BYTES, take)
+
+        def read_next() -> None:
+            if rest:
+                read(rest.pop(0), Position(), most)
             else:
-                then(found[:most])
+                then(sorted(found, key=lambda view: view.since)[:most])
 
-        self._store.read_due(_EVER, Position(), _PAGE, _PAGE_BYTES, take)
+        read_next()
 
     def show(self, name: str, priority: int, number: int, then: Callable[[ItemView | None], object]) -> None:
         """Show one item; None: it has ended, or there was never one."""

@@ -28,13 +28,15 @@ class StorePort(Protocol):
     def read(self, lane: Lane, after: int, most: int, most_bytes: int, then: Callable[[Items], object]) -> None:
         """Read items that are ready."""
 
-    def read_due(self, now: int, after: Position, most: int, most_bytes: int, then: Callable[[Items], object]) -> None:
+    def read_due(
+        self, lane: Lane, now: int, after: Position, most: int, most_bytes: int, then: Callable[[Items], object]
+    ) -> None:
         """Read items that are due."""
 
     def read_incoming(self, most: int, most_bytes: int, then: Callable[[Sequence[Incoming]], object]) -> None:
         """Read incoming items."""
 
-    def next_due(self, after: Position, then: Callable[[int], object]) -> None:
+    def next_due(self, lane: Lane, after: Position, then: Callable[[int], object]) -> None:
         """Ask for the time of the next postponed item."""
 
     def read_dead(

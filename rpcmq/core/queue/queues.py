@@ -7,17 +7,19 @@ from functools import partial
 from itertools import count
 from typing import NamedTuple
 
+from rpcmq.core.queue.due_items import DueItems
 from rpcmq.core.queue.envelope import Envelope
 from rpcmq.core.queue.incoming import IncomingItems
 from rpcmq.core.queue.lanes import HORIZON
 from rpcmq.core.queue.policy import Policy
-from rpcmq.core.queue.port import Items, StorePort
+from rpcmq.core.queue.port import StorePort
 from rpcmq.core.queue.refusals import Refused
 from rpcmq.core.queue.story import Ending, Story
 from rpcmq.core.queue.work_queue import WorkQueue
 from rpcmq.store.contract import (
     CLEAN,
     PERIODIC,
+    Damaged,
     Incoming,
     Lane,
     Maker,
@@ -32,8 +34,6 @@ from rpcmq.store.contract import (
 
 __all__ = ["DRAINING", "PAUSED", "NewItem", "Queues"]
 
-#: Items that are due and read at once, and their bytes.
-_DUE, _DUE_BYTES = 256, 4 << 20
 #: Results whose time is over are forgotten so often (seconds).
 _EXPIRY = 60.0
 #: The names of notes begin with these.
@@ -88,10 +88,9 @@ class Queues:
         self._is_clean = recovered.epoch == 1 or CLEAN in recovered.notes
         self._queues: dict[str, WorkQueue] = {}
         self._fences = count(1)
-        self._due_read_to = Position()
-        self._is_reading_due = False
-        #: The time at which the next item is due (milliseconds of the wall clock); 0: there is none.
-        self._next_due = 1
+        postponed = [lane for lane, number in recovered.postponed.items() if number]
+        self._due = DueItems(store, postponed, wall, self._has_room_for_due, self._became_due)
+        self._due.on_earlier = self._say_earlier
         self._now = now
         self._next_expiry = now
         #: Called with a queue in which there may be something to take.
@@ -126,7 +125,7 @@ class Queues:
             queue.recount(recovered)
             queue.is_paused, queue.is_draining = PAUSED + name in recovered.notes, DRAINING + name in recovered.notes
             queue.on_ready = lambda: self.on_ready(queue)
-            queue.on_postponed = self._look_for_due
+            queue.on_postponed = queue.lanes.on_room_for_due = self._due.look
         return queue
 
     def names(self) -> list[str]:
@@ -224,6 +223,8 @@ class Queues:
                     queue.accepted(Stored(position, put.lane, verdict.number, put.at, put.id, put.maker, put.body, b""))
                 elif verdict.is_known:
                     queue.may_have_more(put.lane)
+                    if put.due:
+                        self._due.look(put.lane)
             queue.on_ready()
             then(verdicts)
 
@@ -284,10 +285,11 @@ class Queues:
 
     # --- time --------------------------------------------------------------------------------
 
-    def _look_for_due(self) -> None:
-        """An item was postponed: it may be the next that is due."""
-        self._next_due = 1
-        self.on_earlier()
+    def _has_room_for_due(self, lane: Lane) -> bool:
+        return self.queue(lane.queue).lanes.has_room_for_due(lane)
+
+    def _became_due(self, item: Stored | Damaged) -> None:
+        self.queue(item.lane.queue).became_due(item, self._now)
 
     def _say_earlier(self) -> None:
         self.on_earlier()
@@ -297,25 +299,7 @@ class Queues:
         self._now = now
         self._incoming.tick(now)
         self._expire_results(now)
-        if self._is_reading_due or not self._next_due or self._wall(now) < self._next_due:
-            return
-        self._is_reading_due = True
-        until = self._wall(now)
-
-        def take(items: Items) -> None:
-            for item in items:
-                self._due_read_to = item.position
-                self.queue(item.lane.queue).became_due(item, self._now)
-            if len(items) < _DUE:
-                self._store.next_due(self._due_read_to, know)
-            else:
-                know(until)
-
-        def know(due: int) -> None:
-            self._is_reading_due = False
-            self._next_due = due
-
-        self._store.read_due(until, self._due_read_to, _DUE, _DUE_BYTES, take)
+        self._due.tick(now)
 
     def _expire_results(self, now: float) -> None:
         if now < self._next_expiry:
@@ -327,10 +311,7 @@ class Queues:
     def next_deadline(self) -> float:
         """The time of the next :meth:`tick`, after which any queue may have something to take (monotonic seconds)."""
         deadlines = (queue.next_deadline(self._now) for queue in self._queues.values())
-        deadline = min((self._incoming.next_deadline(), *deadlines))
-        if self._is_reading_due or not self._next_due:
-            return deadline
-        return min(deadline, self._now + max(0.0, (self._next_due - self._wall(self._now)) / 1000))
+        return min((self._incoming.next_deadline(), self._due.next_deadline(self._now), *deadlines))
 
     def close(self) -> None:
         """The router ends in order: no worker has an item any more, unless one is left, or is lost with a series."""

@@ -154,7 +154,7 @@ class WorkQueue:
         self.tally.bytes += size
         self.tally.postponed += 1
         self._lanes.skipped(of, number)
-        self.on_postponed()
+        self.on_postponed(of)
 
     def may_have_more(self, of: Lane) -> None:
         """An item of that lane is in the store whose number is not known."""
@@ -364,7 +364,7 @@ class WorkQueue:
 
         def postponed(verdicts: list[Verdict]) -> None:
             self.tally.comes_again(item)
-            self.on_postponed()
+            self.on_postponed(item.lane)
 
         self.tally.ending += 1
         self._store.apply([change], postponed)
@@ -397,4 +397,4 @@ class WorkQueue:
         self.on_ready()
 
     #: Called when an item was postponed.
-    on_postponed: Callable[[], object] = staticmethod(lambda: None)
+    on_postponed: Callable[[Lane], object] = staticmethod(lambda lane: None)

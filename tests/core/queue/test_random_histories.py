@@ -91,8 +91,9 @@ class _History:
             operators.move_ready(now, name, to, lambda count: None)
         elif choice < 5:
             items = [
-                each for each in self._world.store.read_due(1 << 60, Position(), 30, 1 << 20) if each.lane.queue == name
-            ]
+                each for priority in (0, 5)
+                for each in self._world.store.read_due(Lane(name, priority), 1 << 60, Position(), 30, 1 << 20)
+            ]  # fmt: skip
             items += self._world.store.read(Lane(name, 0), 0, 30, 1 << 20)
             if items:
                 self._cancel(self._random.choice(items))

@@ -30,11 +30,13 @@ class VirtualStore:
     def read(self, lane: Lane, after: int, most: int, most_bytes: int, then: Callable[[Items], object]) -> None:
         self.waiting.append((lambda: self.store.read(lane, after, most, most_bytes), then))
 
-    def read_due(self, now: int, after: Position, most: int, most_bytes: int, then: Callable[[Items], object]) -> None:
-        self.waiting.append((lambda: self.store.read_due(now, after, most, most_bytes), then))
+    def read_due(
+        self, lane: Lane, now: int, after: Position, most: int, most_bytes: int, then: Callable[[Items], object]
+    ) -> None:
+        self.waiting.append((lambda: self.store.read_due(lane, now, after, most, most_bytes), then))
 
-    def next_due(self, after: Position, then: Callable[[int], object]) -> None:
-        self.waiting.append((lambda: self.store.next_due(after), then))
+    def next_due(self, lane: Lane, after: Position, then: Callable[[int], object]) -> None:
+        self.waiting.append((lambda: self.store.next_due(lane, after), then))
 
     def read_incoming(self, most: int, most_bytes: int, then: Callable[[Sequence[Incoming]], object]) -> None:
         self.waiting.append((lambda: self.store.read_incoming(most, most_bytes), then))
@@ -127,7 +129,10 @@ class World:
 
     def take(self) -> Given | None:
         """The next item, when the store has answered whatever it takes."""
-        while (given := self.queue.take(self.now)) is None and self.port.waiting:
+        while (given := self.queue.take(self.now)) is None:
+            self.queues.tick(self.now)
+            if not self.port.waiting:
+                return None
             self.run()
         return given
 
