@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from rpcmq.client import Client
 from rpcmq.client.queue.protocol import to_workers
-from rpcmq.core.queue.story import IN_DOUBT
+from rpcmq.core.queue.story import IN_DOUBT, LOST
 from rpcmq.core.queue.work_queue import WorkQueue
 from rpcmq.errors import CallError, NoConsumer, RpcError
 from rpcmq.queue_server.dispatcher import Dispatcher
@@ -23,7 +23,7 @@ _LOGGED = 60.0
 #: Seconds without movement from which on somebody may ask what the items wait for.
 _STILL = 1.0
 #: The ends of attempts after which an item may be dead.
-_ENDS = ("failed", *IN_DOUBT, "rejected", "expired", "damaged")
+_ENDS = ("failed", LOST, IN_DOUBT, "rejected", "expired", "damaged")
 #: Seconds in which a worker that is free answers, and for which an answer is believed.
 _PING, _BELIEVED = 0.5, 1.0
 

@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict, dataclass, fields
 
 from rpcmq.core.common.text import shorten
-from rpcmq.core.queue.story import IN_DOUBT, Story
+from rpcmq.core.queue.story import IN_DOUBT, LOST, Story
 
 __all__ = ["ON_LOST", "Policy"]
 
@@ -43,7 +43,7 @@ class Policy:
     backoff_most: float = 600.0
     lease: float = 30.0
     on_lost: str = "redeliver"
-    losses: int = 2
+    losses: int = 3
     concurrency: int = 0
     rate: float = 0.0
     max_items: int = 10_000_000
@@ -91,7 +91,7 @@ class Policy:
         if story.failures >= self.attempts or story.losses >= self.losses:
             return True
         outcome = story.endings[-1].outcome
-        return outcome == "rejected" or (outcome in IN_DOUBT and self.on_lost == "park")
+        return outcome == "rejected" or (outcome in (LOST, IN_DOUBT) and self.on_lost == "park")
 
     def to_bytes(self) -> bytes:
         """The policy as the store keeps it."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass, replace
 
-__all__ = ["IN_DOUBT", "Ending", "Story"]
+__all__ = ["IN_DOUBT", "LOST", "Ending", "Story"]
 
-#: Outcomes of attempts of which nobody knows how, or whether, they have ended.
-IN_DOUBT = ("lost", "in doubt")
+#: Outcomes of attempts of which nobody knows how, or whether, they have ended: with a worker, and with a router.
+LOST, IN_DOUBT = "lost", "in doubt"
 
 #: Attempts that are told; the first ones go.
 _TOLD = 10
@@ -64,9 +64,9 @@ class Story:
         ending = replace(ending, text=ending.text[-_TEXT:])
         return Story(
             self.failures + (ending.outcome == "failed"),
-            self.losses + (ending.outcome == "lost"),
+            self.losses + (ending.outcome == LOST),
             (*self.endings, ending)[-_TOLD:],
-            self.doubts + (ending.outcome == "in doubt"),
+            self.doubts + (ending.outcome == IN_DOUBT),
         )
 
     def again(self) -> Story:

@@ -23,7 +23,8 @@ from rpcmq.core.queue.port import StorePort
 from rpcmq.core.queue.refusals import Draining, Refused, fullness
 from rpcmq.core.queue.results import DEAD, DONE, Outcome, Results
 from rpcmq.core.queue.series import Series
-from rpcmq.core.queue.story import Ending, Story
+from rpcmq.core.queue.story import IN_DOUBT, LOST, Ending, Story
+from rpcmq.core.queue.suspects import Suspects
 from rpcmq.core.queue.tally import Tally, size_of
 from rpcmq.store.contract import Bury, Change, Damaged, Done, Lane, Postpone, Recovered, Release, Stored, Verdict
 
@@ -64,7 +65,7 @@ class WorkQueue:
         self.results = Results(name, store, self._is_given, self.counters)
         #: By fence.
         self._given: dict[tuple[int, int], Given] = {}
-        self._series = Series()
+        self._series, self._suspects = Series(), Suspects()
         #: Items that are not to be given, because they are being taken away, and whether their turn came meanwhile.
         self._held: dict[Key, Stored | None] = {}
         #: Items that are next: they were not begun, or one of their series has ended.
@@ -165,8 +166,7 @@ class WorkQueue:
         """A postponed item is due."""
         self.tally.in_hand += 1
         if isinstance(item, Damaged):
-            self._bury_damaged(now, item)
-            return
+            return self._bury_damaged(now, item)
         self._lanes.became_due(item)
         self.on_ready()
 
@@ -297,8 +297,7 @@ class WorkQueue:
             result: kept, if that was asked for.
             now: from which on it is kept; where it is not given, from when the item was given.
         """
-        given = self._given.pop(fence, None)
-        if given is None:
+        if (given := self._given.pop(fence, None)) is None:
             self.counters["too late"] += 1
             return False
         item, tally = given.item, self.tally
@@ -329,10 +328,11 @@ class WorkQueue:
     def lost(self, now: float, fence: tuple[int, int], worker: str, text: str) -> bool:
         """Nobody knows whether the item runs, or has run: ``worker`` is lost; if empty, nobody knows who it was."""
         # That worker may go on until its lease is over, by its own clock. Nothing else of its series runs till then.
-        if fence in self._given:
-            self._series.lost(self._given[fence].series, now + self._policy.lease)
-        outcome = "lost" if worker else "in doubt"
-        return self._comes_back(now, fence, Ending(self._wall(now), worker, outcome, text), self._policy.lease)
+        delay = lease = self._policy.lease
+        if (given := self._given.get(fence)) is not None:
+            self._series.lost(given.series, now + lease)
+            delay = self._suspects.delay(now, lease) if worker else lease
+        return self._comes_back(now, fence, Ending(self._wall(now), worker, LOST if worker else IN_DOUBT, text), delay)
 
     def not_begun(self, fence: tuple[int, int]) -> bool:
         """The item was not begun: it is among the next ones again, and nothing has been tried."""

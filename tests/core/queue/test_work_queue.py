@@ -126,7 +126,8 @@ def test_a_worker_says_when_to_try_again_or_that_it_is_of_no_use(world: World) -
     assert [story.endings[0].outcome for story in stories(world)] == ["rejected"]
 
 
-def test_an_item_whose_worker_is_lost_is_given_to_another_one_and_the_second_time_it_is_dead(world: World) -> None:
+def test_an_item_whose_worker_is_lost_is_given_to_another_one_and_is_dead_in_the_end(world: World) -> None:
+    declare(world, losses=2)
     world.put(b"poison")
     first = taken(world)
     world.queue.lost(world.now, first.fence, "worker-1", "killed")
