@@ -340,7 +340,8 @@ class Store(Protocol):
         No change may be about an item that is put in the same batch.
 
         All of them may come again, after a failure for instance: an item that is known is not put twice, and a change
-        to one that has ended, or is not there, does nothing.
+        to one that has ended, or is not there, does nothing. Only an item that was refused for a unique key is put
+        then, if something later in the batch has let go of that.
 
         Returns:
             The answer to each.
