@@ -30,6 +30,7 @@ class Attempt:
         outcome: ``ok`` or ``failed``; empty: its process was killed, or it has not ended.
         left: seconds of its lease when it ended.
         count: 1, 2, ... of the attempts that its queue server knows of.
+        is_late: its lease was over when it began: its worker had been stopped, or cut off, meanwhile.
     """
 
     item: str
@@ -42,6 +43,7 @@ class Attempt:
     outcome: str = ""
     left: float = 0.0
     count: int = 1
+    is_late: bool = False
 
 
 @dataclass
@@ -146,9 +148,10 @@ def _attempts(events: Sequence[Event], kills: Mapping[str, float]) -> Iterable[A
         end = ends.get((event.process, event.id, fence))
         about = (event.id, event.process, fence, event.fields["owner"], event.fields["key"], event.at)
         if end is None:
-            yield Attempt(*about, kills.get(event.process, inf), count=event.fields["attempt"])
+            ending = (kills.get(event.process, inf), "", 0.0)
         else:
-            yield Attempt(*about, end.at, end.fields["outcome"], end.fields["left"], event.fields["attempt"])
+            ending = (end.at, end.fields["outcome"], end.fields["left"])
+        yield Attempt(*about, *ending, event.fields["attempt"], event.fields.get("left", inf) <= 0)
 
 
 def _never_ended(history: History) -> Iterable[str]:
@@ -193,10 +196,13 @@ def _overlapping(history: History) -> Iterable[str]:
 def _out_of_order(history: History) -> Iterable[str]:
     """Items of one series that were begun before others of it that were put before them, at the same owner.
 
-    One that may have been given before, to a worker that was killed, is tried again after its turn.
+    One that may have been given before, to a worker that was killed, is tried again after its turn; and what was given
+    in time to a worker that was stopped begins there when it goes on.
     """
     first: dict[str, Attempt] = {}
     for each in history.attempts:
+        if each.is_late:
+            continue
         if each.item not in first or each.began < first[each.item].began:
             first[each.item] = each
     series: dict[tuple[str, str], list[tuple[int, Attempt]]] = defaultdict(list)

@@ -94,11 +94,11 @@ def test_shares_and_the_time_to_drain_count_from_when_all_was_whole() -> None:
     assert history.shares() == {"w1": 1} and history.seconds_to_drain() == 1.5
 
 
-def series(*began: tuple[str, int, float], attempt: int = 1, owner: str = "a") -> list[str]:
+def series(*began: tuple[str, int, float], attempt: int = 1, owner: str = "a", left: float = 2.0) -> list[str]:
     """What is found in items of one series: name, number in the store, and when it was begun."""
     events = []
     for item, number, at in began:
-        fields = {"attempt": attempt, "fence": [1, int(at * 10)], "owner": owner, "key": "k"}
+        fields = {"attempt": attempt, "fence": [1, int(at * 10)], "owner": owner, "key": "k", "left": left}
         events += [
             PUTTING._replace(id=item),
             ACCEPTED._replace(id=item, fields=ACCEPTED.fields | {"number": number}),
@@ -112,8 +112,9 @@ def series(*began: tuple[str, int, float], attempt: int = 1, owner: str = "a") -
 def test_items_of_a_series_are_begun_in_the_order_of_their_puts() -> None:
     assert series(("x", 1, 2.0), ("y", 2, 3.0), ("z", 3, 4.0)) == []
     assert series(("x", 1, 3.0), ("y", 2, 2.0), ("z", 3, 4.0)) == ["out of order"]
-    # These were begun before, or nobody knows when they were put, or they are of another owner.
+    # These were begun before, or too late, or nobody knows when they were put, or they are of another owner.
     assert series(("x", 1, 3.0), ("y", 2, 2.0), attempt=2) == []
+    assert series(("x", 1, 3.0), ("y", 2, 2.0), left=0.0) == []
     assert series(("x", 0, 3.0), ("y", 2, 2.0)) == []
     assert series(("x", 1, 3.0), ("y", 2, 2.0), owner="b") == []
 
