@@ -39,20 +39,24 @@ def kill_machine(world: QueueWorld, owner: str) -> None:
 
 def stop_in_transaction(store: int, database: str, owner: str) -> None:
     """Stop the store of ``owner`` in the middle of a transaction, which the database learns nothing of."""
-    query = "SELECT state FROM pg_stat_activity WHERE application_name = %s"
-    with psycopg.connect(database, autocommit=True) as connection:
+    query = "SELECT coalesce(wait_event_type, ''), state FROM pg_stat_activity WHERE application_name = %s"
+    with psycopg.connect(database, autocommit=True) as watching, psycopg.connect(database) as locking:
+
+        def states() -> list[tuple[str, str]]:
+            return [(kind, state) for kind, state in watching.execute(query, (f"rpcmq queue of {owner}",))]
 
         def is_caught() -> bool:
+            locking.execute("SELECT 1 FROM rpcmq.owners WHERE name = %s FOR UPDATE", (owner,))
+            eventually(lambda: ("Lock", "active") in states(), 30.0, f"the store of {owner} has something to do")
             os.kill(store, signal.SIGSTOP)
-            gevent.sleep(0.05)  # what it has sent has an answer
-            states = connection.execute(query, (f"rpcmq queue of {owner}",)).fetchall()
-            if ("idle in transaction",) in states:
+            locking.commit()
+            found = eventually(lambda: [state for _, state in states() if state != "active"], 30.0)
+            if found == ["idle in transaction"]:
                 return True
-            os.kill(store, signal.SIGCONT)
-            gevent.sleep(0.01)
+            os.kill(store, signal.SIGCONT)  # it has opened the store anew
             return False
 
-        eventually(is_caught, 30.0, f"the store of {owner} is stopped in a transaction")
+        eventually(is_caught, 60.0, f"the store of {owner} is stopped in a transaction")
 
 
 @pytest.mark.long
@@ -86,14 +90,14 @@ def test_the_items_of_an_owner_that_is_stopped_are_worked_at_by_another_and_it_r
 ) -> None:
     with QueueWorld(tmp_path, 2, database, **_SOON) as world:
         world.add_workers("b", "b")
-        world.add_producers("a", "b", count=300, rate=200.0)
-        gevent.sleep(0.5)
-        before, server, store = epoch_of(database, "a"), world.server("a"), world.store("a")
+        server, store = world.server("a"), world.store("a")
+        world.add_producers("a", "b", count=600, rate=200.0)
         pids = [server]
         world.recorder.write(Seen.FAULT, "stop", target="queue a")
         if whole_machine:
             pids += [store, world.mesh["a"].pid]
             stop_in_transaction(store, database, "a")
+        before = epoch_of(database, "a")
         for pid in pids:
             os.kill(pid, signal.SIGSTOP)
         eventually(lambda: epoch_of(database, "a") > before, 60.0, "another router has the items of a")
