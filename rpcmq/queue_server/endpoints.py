@@ -12,7 +12,7 @@ import gevent
 
 from rpcmq.client.later import Later
 from rpcmq.client.queue.messages import Message
-from rpcmq.client.queue.protocol import PRIORITIES, REFUSED, PutAnswer, Record, check_queue
+from rpcmq.client.queue.protocol import PRIORITIES, REFUSED, PutAnswer, Record, check_queue, version_refusal
 from rpcmq.client.queue.records import most_records, unpack_records
 from rpcmq.core.queue.cancelling import CANCELLED, ENDED, cancel
 from rpcmq.core.queue.operators import Operators
@@ -21,6 +21,7 @@ from rpcmq.core.queue.queues import NewItem, Queues
 from rpcmq.core.queue.refusals import Refused
 from rpcmq.core.queue.results import Outcome
 from rpcmq.core.queue.views import ItemView
+from rpcmq.errors import UsageError
 from rpcmq.payload.bounded_text import short_repr
 from rpcmq.queue_server.periodic import PeriodicItems
 from rpcmq.queue_server.turns import Crowded, End, Turns, caller_now
@@ -54,9 +55,15 @@ class AllQueues:
         self._serve = serve
         self._elsewhere = elsewhere
 
-    def open(self, ctx: Any, queue: str, owner: str = "") -> str:
-        """Serve ``queue`` here, or, unless this ``owner`` is meant, where new items go; return its owner's name."""
+    def open(self, ctx: Any, queue: str, owner: str = "", version: int = 1) -> str:
+        """Serve ``queue`` here, or, unless this ``owner`` is meant, where new items go; return its owner's name.
+
+        Raises:
+            UsageError: its name is none, or the client speaks another ``version``.
+        """
         check_queue(queue)
+        if refusal := version_refusal(self._owner, version):
+            raise UsageError(refusal)
         if self._elsewhere is not None and owner != self._owner:
             return self._elsewhere(queue)
         self._serve(queue)
@@ -74,19 +81,23 @@ class OneQueue:
     """
 
     def __init__(
-        self, name: str, queues: Queues, wall: Callable[[float], int],
+        self, name: str, owner: str, queues: Queues, wall: Callable[[float], int],
         declare: Callable[[str, dict[str, Any]], Later[dict[str, Any]]], turns: Turns, periodic: PeriodicItems,
     ) -> None:  # fmt: skip
         self._turns = turns
         self._name = name
+        self._owner = owner
         self._queues = queues
         self._wall = wall
         self._declare = declare
         self._periodic = periodic
 
-    def put(self, ctx: Any, producer: int, records: bytes) -> Later[tuple[Any, ...]]:
+    def put(self, ctx: Any, producer: int, records: bytes, version: int = 1) -> Later[tuple[Any, ...]]:
         """Put items, all or none; the answer comes once they are on disk."""
         later: Later[tuple[Any, ...]] = Later()
+        if refusal := version_refusal(self._owner, version):
+            later.answer(tuple(PutAnswer(refusal, [], [], is_blind=True)))
+            return later
         if type(records) is not bytes:
             later.answer(tuple(PutAnswer("its records are no bytes", [], [])))
             return later

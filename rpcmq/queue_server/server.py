@@ -55,6 +55,8 @@ _STORE_ID = "store id"
 _MOST_QUEUES = 250
 #: Seconds for which a queue is kept for whoever has opened it, and has put nothing yet.
 _OPEN = 10.0
+#: Seconds after which such a queue is forgotten, also where there is room.
+_UNUSED = 60.0
 
 
 class QueueServer:
@@ -134,6 +136,7 @@ class QueueServer:
             if name not in self._dispatchers or not self._is_blank(name):
                 del self._opened[name]
             elif since <= before:
+                del self._opened[name]
                 self._close(name)
                 return
         raise UsageError(
@@ -141,12 +144,19 @@ class QueueServer:
             "several kinds into one queue, or at another owner"
         )
 
+    def _forget_unused(self, now: float) -> None:
+        """Forget queues that were opened long ago, and are blank, so that nobody sees names that are only a mistake."""
+        while self._opened and next(iter(self._opened.values())) <= now - _UNUSED:
+            name = next(iter(self._opened))
+            del self._opened[name]
+            if name in self._dispatchers and self._is_blank(name):
+                gevent.spawn(self._close, name)
+
     def _is_blank(self, name: str) -> bool:
         return self.queues.is_blank(name) and not self.periodic.rows(name)
 
     def _close(self, name: str) -> None:
         """Serve the queue ``name``, which is blank, no more, unless it is put into meanwhile."""
-        del self._opened[name]
         self._dispatchers.pop(name).stop(0.0)
         self._watched.pop(name)
         self._closing += 1
@@ -181,7 +191,9 @@ class QueueServer:
         )
         self._watched[name] = Watch(queue, dispatcher, self.store, self._client)
         service = Service(
-            name, OneQueue(name, self.queues, self.wall, self._declarations.declare, self._turns, self.periodic),
+            name, OneQueue(
+                name, self._owner, self.queues, self.wall, self._declarations.declare, self._turns, self.periodic
+            ),
             host=self._owner, client=self._client, exchange=QUEUES, concurrency=_PUTS,
         )  # fmt: skip
         try:
@@ -260,6 +272,7 @@ class QueueServer:
         is_due = self.queues.next_deadline() <= now
         self.queues.tick(now)
         self.periodic.tick(now)
+        self._forget_unused(now)
         ready, self._ready = self._ready, {}
         for name in {**self._dispatchers, **ready} if is_due else ready:
             if (dispatcher := self._dispatchers.get(name)) is not None:

@@ -33,11 +33,11 @@ def answer_of(result: Callable[[], Any]) -> WorkAnswer:
         Exception: the worker has raised something else.
     """
     try:
-        answer = WorkAnswer(*result())
+        answer = WorkAnswer.of(result())
     except RemoteError as error:
         if error.exc_type != _TOLD:
             raise
-        answer = WorkAnswer(*error.remote_args)
+        answer = WorkAnswer.of(error.remote_args)
     return _checked(answer)
 
 

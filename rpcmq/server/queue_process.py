@@ -81,6 +81,8 @@ class QueueProcess:
         self._status = QueueStatus()
         self._is_adopted = False
         self._refusal = ""
+        #: The end of the last server, as text; empty: none has ended.
+        self._end = ""
         self._stop = Event()
         #: The signal that an adopted server gets as soon as it has said who it is.
         self._pending: signal.Signals | None = None
@@ -122,7 +124,7 @@ class QueueProcess:
         if self._stop.is_set():
             return "draining", ""
         if self._status.heard is None:
-            return "starting", ""
+            return "starting", self._end
         if said.get("is_opening") and monotonic() - self._status.heard <= _SILENCE:
             return "starting", "its store is being opened"
         if self._status.left_out and monotonic() - self._status.heard > _SILENCE:
@@ -211,6 +213,7 @@ class QueueProcess:
             text = f"the queue server cannot work: {self._refusal}; started again in {_HOPELESS_PAUSE:g} s"
             log_event(log, logging.ERROR, "queue server failed", text, exit_code=code, seconds=_HOPELESS_PAUSE)
             return _HOPELESS_PAUSE
+        self._end = f"it has ended with exit code {code}; the router's log has its last words"
         pause = self._back_off.pause_after(monotonic() - started)
         text = f"the queue server ended with {code}; started again in {pause:g} s"
         log_event(log, logging.ERROR, "queue server ended", text, exit_code=code, seconds=pause)

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from rpcmq.client.queue.protocol import PutAnswer, Record
+from rpcmq.client.queue.protocol import VERSION, PutAnswer, Record, WorkAnswer
 from rpcmq.client.queue.records import pack_records
-from rpcmq.queue_server.endpoints import OneQueue
+from rpcmq.errors import UsageError
+from rpcmq.queue_server.endpoints import AllQueues, OneQueue
 from rpcmq.queue_server.turns import Turns
 
 GOOD = Record(b"i", 0, b"", 0, 0.0, 0.0, b"", "charge", 1, b"{}")
@@ -17,7 +18,7 @@ NOBODY: Any = None
 
 def queue() -> OneQueue:
     """A queue that asks nobody anything."""
-    return OneQueue("billing", NOBODY, lambda now: 0, NOBODY, Turns(), NOBODY)
+    return OneQueue("billing", "here", NOBODY, lambda now: 0, NOBODY, Turns(), NOBODY)
 
 
 def put(producer: Any, records: Any) -> PutAnswer:
@@ -41,7 +42,7 @@ def put(producer: Any, records: Any) -> PutAnswer:
 )
 def test_an_item_that_is_malformed_is_refused_with_all_others(wrong: dict[str, Any]) -> None:
     answer = put(7, pack_records([GOOD, GOOD._replace(**wrong)]))
-    assert answer.refusal.startswith("an item is malformed: ") and answer[1:] == ([], [], False)
+    assert answer.refusal.startswith("an item is malformed: ") and answer[1:] == ([], [], False, False)
 
 
 @pytest.mark.parametrize("producer", [None, "7", 1.5, [7], -7, 0, 1 << 63, True])
@@ -62,3 +63,26 @@ def test_a_question_about_what_can_be_no_item_is_refused_before_anything_is_reme
     more = {"seconds": 1.0} if method == "result" else {}
     with pytest.raises(ValueError, match="must be"):
         getattr(queue(), method)(None, *place, **more)
+
+
+@pytest.mark.parametrize(
+    ("version", "who"), [(VERSION - 1, "this client"), (VERSION + 1, "the queue server of here"), (None, "")]
+)
+def test_a_client_of_another_version_is_told_who_is_the_older(version: Any, who: str) -> None:
+    text = f"the queue server of here speaks version {VERSION} of the messages of queues, and this client {version}: "
+    opened: list[str] = []
+    with pytest.raises(UsageError) as refusal:
+        AllQueues("here", opened.append).open(None, "billing", version=version)
+    assert str(refusal.value).startswith(text) and str(refusal.value).endswith(f"update rpcmq for {who}" if who else "")
+    assert opened == []
+    answers: list[tuple[Any, ...]] = []
+    queue().put(None, 7, pack_records([GOOD]), version).then(answers.append)
+    assert PutAnswer(*answers[0]) == PutAnswer(str(refusal.value), [], [], is_blind=True)
+
+
+def test_members_that_a_later_version_has_added_are_left_out() -> None:
+    assert PutAnswer.of(["", [17], [], False, False, "new"]) == PutAnswer("", [17], [])
+    assert PutAnswer.of(["", [17], []]) == PutAnswer("", [17], [])
+    assert WorkAnswer.of(["done", "", None, 0, b"", 1.0, "worker", "new"]) == WorkAnswer(
+        "done", "", None, 0, b"", 1.0, "worker"
+    )

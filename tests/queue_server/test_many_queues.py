@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from rpcmq.client import Client
+from rpcmq.client.queue import puts
+from rpcmq.client.queue.operators import Operators
 from rpcmq.client.queue.protocol import all_queues
 from rpcmq.errors import PutRefused, RemoteError
 from rpcmq.testing import InProcessRouter, eventually
@@ -37,3 +39,27 @@ def test_queues_that_were_opened_and_never_used_make_room_for_others(router: InP
         eventually(lambda: opened(client, "flood-0"), 30.0)
         assert client.put(None, "flood-0", MESSAGE).number == 1
         assert client.put(None, "billing", MESSAGE).number == 2
+
+
+@pytest.mark.long
+@pytest.mark.timeout(180)
+@pytest.mark.usefixtures("queue_server")
+def test_a_queue_that_was_opened_and_never_used_is_forgotten(router: InProcessRouter) -> None:
+    def names() -> list[str]:
+        return [row["queue"] for row in Operators(client, 20.0).look("here", "queues")["queues"]]
+
+    with Client(router.url, shell="gevent") as client:
+        client.put(None, "billing", MESSAGE)
+        assert opened(client, "mistyped") and names() == ["billing", "mistyped"]
+        eventually(lambda: names() == ["billing"], 150.0)
+        assert client.put(None, "mistyped", MESSAGE).number == 1
+
+
+@pytest.mark.usefixtures("queue_server")
+def test_a_client_of_another_version_is_refused(router: InProcessRouter, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Client(router.url, shell="gevent") as client:
+        client.put(None, "billing", MESSAGE)
+        monkeypatch.setattr(puts, "VERSION", 99)
+        for queue in ("billing", "mails"):  # of one the owner is known, of the other it is asked for
+            with pytest.raises(PutRefused, match="speaks version 1 of the messages of queues, and this client 99"):
+                client.put(None, queue, MESSAGE, timeout=60)

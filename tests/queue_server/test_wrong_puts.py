@@ -34,6 +34,8 @@ def test_an_item_that_cannot_be_encoded_is_refused(client):
         ({"priority": True}, "priority must be"),
         ({"delay": -1.0}, "delay must be a positive number"),
         ({"delay": "1"}, "delay must be a positive number"),
+        ({"delay": 4_000_000}, "delay must be a positive number of seconds below 4,000,000, not 4000000"),
+        ({"expires": 5e6}, "expires must be a positive number of seconds below 4,000,000, not 5000000.0"),
         ({"expires": float("nan")}, "expires must be a positive number"),
         ({"keep_result": -1}, "keep_result must be a positive number"),
         ({"timeout": -1}, "timeout must be"),

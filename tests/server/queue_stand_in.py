@@ -53,8 +53,9 @@ def main() -> int:
         say("its store is of a later version")
         note("starts", os.getpid())
         return 2
-    say(filling="x" * (3 << 20) if given.behaviour == "loud" else "")
+    # Before it is seen, and may be killed.
     note("starts", os.getpid())
+    say(filling="x" * (3 << 20) if given.behaviour == "loud" else "")
     if given.behaviour == "die":
         return 7
     while True:

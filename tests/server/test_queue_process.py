@@ -33,7 +33,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
     started: list[QueueProcess] = []
 
     def start_it(behaviour: str = "serve", url: str = URL, **fields: Any) -> QueueProcess:
-        program = (sys.executable, STAND_IN, str(tmp_path), behaviour)
+        program = fields.pop("program", (sys.executable, STAND_IN, str(tmp_path), behaviour))
         server = QueueServer(str(tmp_path / "queue"), url, (), dict(os.environ), program=program, **fields)
         started.append(QueueProcess(server))
         return started[-1]
@@ -106,6 +106,11 @@ def test_the_last_whole_line_counts() -> None:
 
 
 # --- deaths --------------------------------------------------------------------------------------
+
+
+def test_one_that_ends_before_it_has_said_anything_is_told_of(start: Start) -> None:
+    process = start(program=(sys.executable, "-c", "raise SystemExit(7)"))
+    eventually(lambda: process.state.startswith("starting: it has ended with exit code 7"))
 
 
 def test_one_that_is_killed_is_started_again_at_once(start: Start, tmp_path: Path) -> None:

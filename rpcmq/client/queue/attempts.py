@@ -46,7 +46,7 @@ class Attempt:
 
     def __init__(self, order: Sequence[Any], task: Task, request: Request, process: Process) -> None:
         epoch, counter = order[4]
-        self.order = WorkOrder._make((*order[:4], (epoch, counter), *order[5:]))
+        self.order = WorkOrder._make((*order[:4], (epoch, counter), *order[5 : len(WorkOrder._fields)]))
         self._process = process
         self._begun = monotonic()
         lease = self.order.lease

@@ -4,13 +4,18 @@ The queue server is a service. It serves each queue's topic in the exchange :dat
 its router, the queue's *owner*; and it calls the workers of a queue, who serve its topic in the exchange
 :data:`WORKERS`. So the rights of calls are those of items, and a queue cannot be confused with any topic of a program.
 
+**Versions.** A client names the version of these messages that it speaks in ``open`` and ``put``, and a queue server
+refuses one that it does not. Within a version members are only added at the end, with a default: who does not know them
+leaves them out. Whatever else changes is another version.
+
 Operators call the topics :data:`LOOK` and :data:`CHANGE` in the exchange :data:`OPERATORS`, each queue server under the
 name of its router: so the right to look, and the right to change something, are none of those to put and to work.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Self
 
 from rpcmq.errors import UsageError
 from rpcmq.payload.bounded_text import short_repr
@@ -31,6 +36,7 @@ __all__ = [
     "REFUSED",
     "REJECTED",
     "SETTINGS",
+    "VERSION",
     "WORKERS",
     "PutAnswer",
     "Record",
@@ -41,7 +47,11 @@ __all__ = [
     "at_owner",
     "check_queue",
     "to_workers",
+    "version_refusal",
 ]
+
+#: The version of these messages; that of a client that names none is 1.
+VERSION = 1
 
 #: The exchanges of puts and of work.
 QUEUES, WORKERS = "rpcmq.queue", "rpcmq.work"
@@ -102,12 +112,19 @@ class PutAnswer(NamedTuple):
         numbers: of the items, each in the lane of its queue and priority; 0: it was put before.
         others: places of records whose id another item has, which were not put.
         again: nothing was begun, because too much waits: put again later.
+        is_blind: the refusal is given without a look whether they were put before.
     """
 
     refusal: str
     numbers: list[int]
     others: list[int]
     again: bool = False
+    is_blind: bool = False
+
+    @classmethod
+    def of(cls, values: Sequence[Any]) -> Self:
+        """Read it, without what a later version has added."""
+        return cls(*values[: len(cls._fields)])
 
 
 class WorkOrder(NamedTuple):
@@ -159,6 +176,11 @@ class WorkAnswer(NamedTuple):
     seconds: float = 0.0
     worker: str = ""
 
+    @classmethod
+    def of(cls, values: Sequence[Any]) -> Self:
+        """Read it, without what a later version has added."""
+        return cls(*values[: len(cls._fields)])
+
 
 def all_queues(owner: str = "") -> Address:
     """The address of any queue server, or of that of ``owner``."""
@@ -178,6 +200,17 @@ def at_operators(topic: str, owner: str) -> Address:
 def to_workers(queue: str) -> Address:
     """The address of the workers of ``queue``."""
     return Address(queue, "", WORKERS)
+
+
+def version_refusal(owner: str, version: object) -> str:
+    """The reason for which a client that speaks ``version`` cannot put at ``owner``, which runs this; empty: it can."""
+    if version == VERSION:
+        return ""
+    older = "this client" if type(version) is int and version < VERSION else f"the queue server of {owner}"
+    return (
+        f"the queue server of {owner} speaks version {VERSION} of the messages of queues, and this client "
+        f"{short_repr(version)}: update rpcmq for {older}"
+    )
 
 
 def check_queue(queue: object) -> str:

@@ -14,7 +14,7 @@ from rpcmq.client.arguments import check_seconds, request_body
 from rpcmq.client.queue.absence import absent
 from rpcmq.client.queue.content_digest import content_digest
 from rpcmq.client.queue.places import ItemPlace
-from rpcmq.client.queue.protocol import PRIORITIES, PutAnswer, Record, all_queues, at_owner, check_queue
+from rpcmq.client.queue.protocol import PRIORITIES, VERSION, PutAnswer, Record, all_queues, at_owner, check_queue
 from rpcmq.client.queue.records import pack_records
 from rpcmq.client.queue.shared_offers import SharedOffers
 from rpcmq.client.queue.steps import Ask, Pause, Steps
@@ -154,9 +154,9 @@ class Producer:
         return (yield from self._shared.offer(queue, owner, records[0], seconds, send))
 
     def _send(self, owner: str, queue: str, records: Sequence[Record], seconds: float) -> Steps[PutAnswer]:
-        args = {"producer": self._number, "records": pack_records(records)}
+        args = {"producer": self._number, "records": pack_records(records), "version": VERSION}
         message = {"method": "put", "args": args}
-        return PutAnswer(*(yield Ask(at_owner(queue, owner), message, seconds, True)))
+        return PutAnswer.of((yield Ask(at_owner(queue, owner), message, seconds, True)))
 
     def shown_id(self, record: Record) -> str:
         """The id of an item as text."""
@@ -186,6 +186,9 @@ class _Attempt:
                 self._refuse_if_final(error)
             return None
         except RemoteError as error:
+            if self._asked:
+                self._reason = error
+                return None
             raise PutRefused(f"queue {queue!r} cannot be opened: {error.value}") from error
         try:
             answer = yield from producer.offer(owner, queue, self._records, self._left())
@@ -213,6 +216,8 @@ class _Attempt:
             raise PutRefused(f"queue {self._queue!r}: nothing was put: {absence.text()}") from error
 
     def _receipts(self, owner: str, answer: PutAnswer) -> list[ItemPlace]:
+        if answer.refusal and answer.is_blind and self._asked:
+            raise PutUnknown(f"queue {self._queue!r}: {owner} may have been given the items before: {answer.refusal}")
         if answer.refusal:
             raise PutRefused(f"queue {self._queue!r} at {owner}: {answer.refusal}")
         producer, queue = self._producer, self._queue
@@ -273,7 +278,7 @@ def record_of(codec: Codec, ctx: Any, msg: Mapping[str, Any], options: PutOption
 
 def _opening(queue: str, owner: str) -> Mapping[str, Any]:
     """The message that opens ``queue``: at ``owner`` alone, or, where that is empty, where the nearest owner says."""
-    return {"method": "open", "args": {"queue": queue, **({"owner": owner} if owner else {})}}
+    return {"method": "open", "args": {"queue": queue, "version": VERSION, **({"owner": owner} if owner else {})}}
 
 
 def _was_not_begun(error: CallError | RouterUnreachable) -> bool:
