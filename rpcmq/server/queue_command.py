@@ -30,8 +30,9 @@ def check_queues(config: RouterConfig) -> None:
     if not config.queue.has_server:
         return
     key, package, extra = ("store", "psycopg", "postgres") if config.queue.store else ("dir", "apsw", "queue")
-    if find_spec(package) is None:
-        raise NotInstalled(f"queue.{key}: {package} is not installed: pip install 'rpcmq[{extra}]'")
+    for needed in (package, "cronsim"):
+        if find_spec(needed) is None:
+            raise NotInstalled(f"queue.{key}: {needed} is not installed: pip install 'rpcmq[{extra}]'")
     if config.router.listen.startswith("inproc:"):
         raise ConfigError(
             f"queue.{key}: the queue server is a process of its own, which cannot reach router.listen = "

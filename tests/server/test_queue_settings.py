@@ -42,6 +42,7 @@ def test_a_store_that_is_no_database_is_refused(url: str) -> None:
     ("package", "queue", "text"),
     [
         ("apsw", {"dir": "queue"}, r"queue\.dir: apsw is not installed: pip install 'rpcmq\[queue\]'"),
+        ("cronsim", {"dir": "queue"}, r"queue\.dir: cronsim is not installed: pip install 'rpcmq\[queue\]'"),
         ("psycopg", {"store": SECRET}, r"queue\.store: psycopg is not installed: pip install 'rpcmq\[postgres\]'"),
     ],
 )
