@@ -180,7 +180,7 @@ class QueueVerbs(BaseClient):
             timeout: seconds to try it for; default: as for :meth:`call`.
 
         Returns:
-            All about it: among others its ``owner``, and the ``next`` time.
+            Its row, which has the ``owner`` and the ``next`` time as well.
 
         Raises:
             UsageError: the expression, the zone or something else cannot be; the text says what.
