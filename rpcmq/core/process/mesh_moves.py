@@ -34,7 +34,7 @@ class MeshMoves:
         on_routers: called with name and urls of each router when they change; with none outside of a mesh.
     """
 
-    __slots__ = ("_said", "count", "mesh", "on_asked", "on_change", "on_routers", "streams", "work")
+    __slots__ = ("_known_before", "_said", "count", "mesh", "on_asked", "on_change", "on_routers", "streams", "work")
 
     def __init__(self) -> None:
         self.mesh: RoutersBody | None = None
@@ -46,11 +46,14 @@ class MeshMoves:
         self.on_asked: Callable[[float, str], object] = lambda now, url: None
         #: The count of the last HELLO.
         self._said = 0
+        #: The number of routers that were known before the present one, which has just started and reaches nobody yet.
+        #: It asks those that it reaches later; started without asking, what others have would run twice.
+        self._known_before = 0
 
     @property
     def is_adopted(self) -> bool:
         """Whether another router goes on with the calls of this process if it moves there."""
-        return self.mesh is not None and self.mesh.adopts
+        return self.mesh is not None and (self.mesh.adopts or self._known_before > 1)
 
     def is_adopted_by(self, welcome: Welcome) -> bool:
         """Whether the router of ``welcome`` goes on with what this process has sent to the last one."""
@@ -76,7 +79,7 @@ class MeshMoves:
             origin_router=had.router_id,
             moves=self._said,
             mesh={"mesh": self.mesh.mesh},
-            routers=len(self.mesh.routers),
+            routers=max(len(self.mesh.routers), self._known_before),
         )
 
     def server_key(self, url: str) -> str:
@@ -92,12 +95,17 @@ class MeshMoves:
             self._said = max(self._said - 1, self.count)
         else:
             self.count = self._said
+        is_same = before is not None and mesh is not None and before.mesh == mesh.mesh
+        known = max(len(before.routers), self._known_before) if before is not None and self.is_adopted else 0
         if mesh is not None or before is not None:
             self._set(mesh)
-        return before is not None and mesh is not None and before.mesh == mesh.mesh
+        self._known_before = known if is_same and mesh is not None and not mesh.adopts else 0
+        return is_same
 
     def _set(self, mesh: RoutersBody | None) -> None:
         self.mesh = mesh
+        if mesh is None or mesh.adopts:
+            self._known_before = 0
         self.on_routers(() if mesh is None else mesh.routers)
         for tell in self.on_change:
             tell()

@@ -9,6 +9,7 @@ import pytest
 from rpcmq.core.process.mesh_moves import for_next_owner
 from rpcmq.errors import CallTimeout, LinkLost, Outcome
 from rpcmq.wire import KEY, LOW_FLAGS_AT, SEQUENCE, STAMP, Flag, Kind, pack, with_stamp
+from rpcmq.wire.mesh_bodies import RoutersBody
 from tests.core.process.calling import Process, kinds
 
 MESH = {"mesh": "east", "routers": [{"name": "a", "urls": ["tcp://a:1"]}], "adopts": True}
@@ -57,6 +58,19 @@ def test_the_next_life_of_the_same_router_asks_too(sender: Sender) -> None:
     sender.sent()
     (again,) = sender.move("a", boot=99)
     assert call.error is None and again[STAMP] == b"\1\0"
+
+
+def test_the_next_life_of_a_router_that_reaches_nobody_yet_is_to_ask_those_that_were_known() -> None:
+    """It says that it adopts nothing, for it knows nobody who could have anything."""
+    alone: dict[str, Any] = MESH | {"adopts": False}
+    sender = Sender(routers=[{"name": name, "urls": [f"tcp://{name}:1"]} for name in "abc"])
+    call = sender.start()
+    sender.sent()
+    for moves in (1, 2):
+        (again,) = sender.move("a", boot=98 + moves, mesh=alone)
+        assert call.error is None and again[STAMP] == bytes((moves, 0))
+        sender.router(RoutersBody.parse(alone).message())
+        assert sender.uplink.moves.is_adopted
 
 
 def test_its_remaining_time_goes_along(sender: Sender) -> None:

@@ -88,6 +88,18 @@ def test_a_hello_without_an_answer_counts_for_its_router_may_have_taken_it(movin
     assert moving.uplink.moves.count == 3
 
 
+def test_a_router_that_reaches_nobody_yet_is_told_how_many_were_known(moving: Moving) -> None:
+    """Else it would start at once what they may have started."""
+    known = {"mesh": "east", "adopts": True, "routers": [{"name": each, "urls": [f"tcp://{each}:1"]} for each in "abc"]}
+    alone = known | {"adopts": False, "routers": [{"name": "a", "urls": ["tcp://a:1"]}]}
+    moving.welcomed("tcp://a:1", mesh=known)
+    for boot in (6, 7):
+        assert moving.welcomed("tcp://a:1", boot=boot, mesh=alone).routers == 3
+        assert moving.uplink.moves.is_adopted
+    moving.welcomed("tcp://a:1", boot=8, mesh=alone | {"adopts": True})
+    assert moving.hello("tcp://a:1").routers == 1
+
+
 def test_outside_of_a_mesh_nothing_is_counted(moving: Moving) -> None:
     moving.welcomed("tcp://a:1", mesh={})
     hello = moving.welcomed("tcp://b:1", mesh={})
