@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rpcmq.client.process import Process
     from rpcmq.core.process.task import Task
 
-__all__ = ["FailureLog", "ToldFailure"]
+__all__ = ["FailedItem", "FailureLog", "ToldFailure"]
 
 log = logging.getLogger("rpcmq.service")
 
@@ -35,6 +35,14 @@ _TEXT = 300
 _PATIENCE = 2.0
 
 
+class FailedItem(NamedTuple):
+    """The item of a queue that an attempt was about; ``attempt`` counts from 1."""
+
+    queue: str
+    id: str
+    attempt: int
+
+
 class ToldFailure(Exception):
     """The failure ``cause`` as its caller is told it: as ``args`` that both understand. Logs have it by its own name.
 
@@ -42,12 +50,14 @@ class ToldFailure(Exception):
         told: plain values.
         cause: was raised.
         is_expected: it is an answer, rather than a failure: it is not logged here.
+        item: of a queue that was worked at.
     """
 
-    def __init__(self, told: tuple[Any, ...], cause: BaseException, is_expected: bool) -> None:
+    def __init__(self, told: tuple[Any, ...], cause: BaseException, is_expected: bool, item: FailedItem) -> None:
         super().__init__(*told)
         self._cause = cause
         self.is_expected = is_expected
+        self.item = item
 
     def __str__(self) -> str:
         return "told by its arguments"
@@ -59,7 +69,8 @@ class ToldFailure(Exception):
 
 
 class _Line(NamedTuple):
-    is_call: bool
+    #: ``call``, ``cast`` or ``item``.
+    kind: str
     fields: dict[str, Any]
     #: Log arguments that carry the traceback.
     raised: BaseException | None
@@ -68,8 +79,8 @@ class _Line(NamedTuple):
 class FailureLog:
     """Logs what the methods of ``address`` raise.
 
-    A call's failure is a warning; its caller has the traceback, so the log has it at level DEBUG only. A cast's is an
-    error with its traceback: nobody else sees it.
+    A call's failure is a warning; its caller has the traceback, so the log has it at level DEBUG only. So has the queue
+    that of an item. A cast's is an error with its traceback: nobody else sees it.
     """
 
     def __init__(self, address: Address) -> None:
@@ -78,17 +89,18 @@ class FailureLog:
 
     def report(self, process: Process, task: Task, error: BaseException) -> None:
         """Log that ``task`` raised ``error``. Call before answering, while the router still knows its caller."""
+        item: FailedItem | None = None
         if type(error) is ToldFailure:
             if error.is_expected:
                 return
-            error = error.cause
+            item, error = error.item, error.cause
         # Untrusted payloads are counted and logged where they are refused, with a rate limit.
         if isinstance(error, NotTrusted):
             return
         suppressed = self._limit.passes(monotonic(), (task.method, type(error)))
         if suppressed is None:
             return
-        fields = {
+        fields: dict[str, Any] = {
             "topic": str(self._address),
             "method": _printable(task.method),
             "error": type(error).__qualname__,
@@ -96,8 +108,11 @@ class FailureLog:
             "suppressed": suppressed,
         }
         trace = not task.is_call or log.isEnabledFor(logging.DEBUG)
-        line = _Line(task.is_call, fields, printable_exception(error) if trace else None)
-        if isinstance(error, PayloadError) and task.is_call:
+        kind = "item" if item is not None else "call" if task.is_call else "cast"
+        line = _Line(kind, fields, printable_exception(error) if trace else None)
+        if item is not None:
+            fields |= {"queue": _printable(item.queue), "item": _printable(item.id), "attempt": item.attempt}
+        elif isinstance(error, PayloadError) and task.is_call:
             fields["text"] = f"the result cannot be encoded: {fields['text']}"
         if isinstance(task.sender, DirectLink):
             _write(task.sender.identity, line)
@@ -125,13 +140,17 @@ def _write_when_known(process: Process, call: Call, line: _Line) -> None:
 
 
 def _write(caller: str, line: _Line) -> None:
-    fields, verb = line.fields, "call" if line.is_call else "cast"
-    text = f"{verb} {fields['method']} to {fields['topic']} failed: {fields['error']}: {fields['text']}"
+    fields, kind = line.fields, line.kind
+    if kind == "item":
+        about = f"item {fields['item']} of queue {fields['queue']}, attempt {fields['attempt']}, {fields['method']}"
+    else:
+        about = f"{kind} {fields['method']} to {fields['topic']}"
+    text = f"{about} failed: {fields['error']}: {fields['text']}"
     text += f" (from {caller})" if caller else ""
     if fields["error"] in _ENDS_PROGRAMS:
         text += "; that ends this request and not the service"
     if fields["suppressed"]:
         text += f"; {fields['suppressed']} more like it were not logged"
-    level = logging.WARNING if line.is_call else logging.ERROR
-    event = {"event": f"{verb} failed", "fields": {**fields, "caller": caller}}
+    level = logging.ERROR if kind == "cast" else logging.WARNING
+    event = {"event": f"{kind} failed", "fields": {**fields, "caller": caller}}
     log.log(level, "%s", text, exc_info=line.raised, extra=event)

@@ -51,6 +51,31 @@ def test_a_handler_knows_its_item(client, work):
     first.check()
 
 
+def test_the_log_of_a_worker_names_the_item_that_failed(client, work, caplog):
+    billing = Billing()
+    worker = work(billing)
+    client.declare_queue("billing", attempts=3, backoff=0.0)
+    client.put(None, "billing", message("fail", invoice=7, times=2), id="invoice-7")
+    eventually(lambda: billing.charged == [7])
+
+    def lines() -> list[Any]:
+        return [each for each in caplog.records if each.name == "rpcmq.service"]
+
+    eventually(lambda: len(lines()) == 2)
+    assert [each.getMessage() for each in lines()] == [
+        f"item invoice-7 of queue billing, attempt {attempt}, fail failed: LookupError: no invoice 7 "
+        "(from rpcmq.queue:here)"
+        for attempt in (1, 2)
+    ]
+    assert [each.levelname for each in lines()] == ["WARNING", "WARNING"]
+    event = lines()[0].__dict__
+    assert event["event"] == "item failed"
+    assert event["fields"] == {
+        "topic": str(worker.address), "method": "fail", "error": "LookupError", "text": "no invoice 7", "suppressed": 0,
+        "caller": "rpcmq.queue:here", "queue": "billing", "item": "invoice-7", "attempt": 1,
+    }  # fmt: skip
+
+
 def test_many_items_are_put_at_once(client, work):
     billing = Billing()
     work(billing)

@@ -11,7 +11,7 @@ from time import monotonic
 from typing import Any
 
 from rpcmq.client.consumer import PLAIN_VALUES
-from rpcmq.client.failures import ToldFailure
+from rpcmq.client.failures import FailedItem, ToldFailure
 from rpcmq.client.methods import ASYNC
 from rpcmq.client.process import Process
 from rpcmq.client.queue.items import Item, Reject, RetryLater, set_current_item
@@ -87,11 +87,12 @@ class Attempt:
 
     def raised(self, error: BaseException) -> ToldFailure:
         """The answer to an item whose method has raised ``error``; to be raised: so the router's log has a failure."""
+        item = FailedItem(self.order.queue, self.order.id, self.order.attempt)
         if isinstance(error, RetryLater):
-            return ToldFailure(self._answer(FAILED, str(error)[:_LONGEST], error.seconds), error, True)
+            return ToldFailure(self._answer(FAILED, str(error)[:_LONGEST], error.seconds), error, True, item)
         if isinstance(error, Reject):
-            return ToldFailure(self._answer(REJECTED, str(error)[:_LONGEST]), error, True)
-        return ToldFailure(self._answer(FAILED, _traceback_of(error)), error, False)
+            return ToldFailure(self._answer(REJECTED, str(error)[:_LONGEST]), error, True, item)
+        return ToldFailure(self._answer(FAILED, _traceback_of(error)), error, False, item)
 
     def _answer(
         self, outcome: str, text: str = "", again: float | None = None, format: int = _JSON, result: bytes = b""
