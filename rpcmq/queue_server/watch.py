@@ -23,7 +23,7 @@ _LOGGED = 60.0
 #: Seconds without movement from which on somebody may ask what the items wait for.
 _STILL = 1.0
 #: The ends of attempts after which an item may be dead.
-_ENDS = ("failed", LOST, IN_DOUBT, "rejected", "expired", "damaged")
+_ENDS = ("failed", LOST, IN_DOUBT, "rejected", "expired", "damaged", "refused")
 #: Seconds in which a worker that is free answers, and for which an answer is believed.
 _PING, _BELIEVED = 0.5, 1.0
 
@@ -84,8 +84,12 @@ class Watch:
         dead, self._counted = counters["dead"] - self._counted["dead"], counters.copy()
         if dead:
             name = self._queue.name
-            of = ", ".join(f"{count} {end}" for end, count in ends.items() if count)
-            text = f"queue {name!r}: {dead} item(s) died (attempts: {of}): rpcmq queue dead {name}"
+            refused = ends["refused"]
+            attempts = ", ".join(f"{count} {end}" for end, count in ends.items() if count and end != "refused")
+            reasons = [f"attempts: {attempts}"] if attempts else []
+            reasons += [f"refused: {refused}, whose id another item has"] if refused else []
+            of = "; ".join(reasons)
+            text = f"queue {name!r}: {dead} item(s) died{f' ({of})' if of else ''}: rpcmq queue dead {name}"
             log_event(log, logging.WARNING, "items dead", text, queue=name, items=dead, **ends)
 
     def why(self, now: float) -> str:

@@ -280,6 +280,7 @@ class Queues:
     def _refused(self, queue: WorkQueue, size: int, verdicts: list[Verdict]) -> None:
         if verdicts[0].number:
             queue.counters["dead"] += 1
+            queue.counters["refused"] += 1
             queue.tally.dead += 1
             queue.tally.bytes += size
 

@@ -47,6 +47,8 @@ def test_an_id_is_put_once_and_one_of_other_content_is_dead() -> None:
     assert isinstance(dead, Stored)
     assert dead.id == b"i" and dead.body.endswith(b"b")
     assert "another content" in Story.from_bytes(dead.state).endings[0].text
+    counters = world.queues.queue("billing").counters
+    assert (counters["dead"], counters["refused"]) == (1, 1)
 
 
 def test_while_an_item_with_the_unique_key_waits_another_one_is_dropped() -> None:
