@@ -151,7 +151,7 @@ class OneQueue:
             (given,) = unpack_records(record)
             item = _new_item(1, given._replace(counter=1), 0)
             periodic = Periodic(
-                self._name, name, cron, zone, missed, item.priority, float(given.expires), item.series.decode(),
+                self._name, name, cron.strip(), zone, missed, item.priority, float(given.expires), item.series.decode(),
                 item.unique.decode(), item.message,
             )  # fmt: skip
         except (TypeError, ValueError, OverflowError, AttributeError) as error:

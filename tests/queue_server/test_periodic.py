@@ -93,6 +93,10 @@ def test_each_time_is_put_once_though_the_queue_server_is_killed(router, rpcmq_c
     assert [b - a for a, b in pairwise(times)] == [timedelta(seconds=1)] * (len(times) - 1)
 
 
+def test_a_line_feed_at_the_end_of_an_expression_is_no_part_of_it(client, queue_server):
+    assert client.declare_periodic(None, "billing", "nightly", " 0 3 * * *\n", MESSAGE)["cron"] == "0 3 * * *"
+
+
 @pytest.mark.parametrize(
     ("wrong", "text"),
     [

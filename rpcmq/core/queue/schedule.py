@@ -13,6 +13,15 @@ __all__ = ["LONGEST_CRON", "Schedule"]
 
 #: Bytes of an expression.
 LONGEST_CRON = 200
+#: The values of a field, by the text with which it is refused.
+_VALUES = {
+    "Bad second": "0 to 59",
+    "Bad minute": "0 to 59",
+    "Bad hour": "0 to 23",
+    "Bad day-of-month": "1 to 31, in one of its months at least",
+    "Bad month": "1 to 12, or JAN to DEC",
+    "Bad day-of-week": "0 to 7, from Sunday to Sunday, or SUN to SAT",
+}
 #: Times that have passed are looked for in spans that grow: the first (milliseconds), and how many times each next one.
 _FIRST_SPAN, _GROWTH = 120_000, 4
 
@@ -40,7 +49,7 @@ class Schedule:
         try:
             CronSim(cron, datetime.fromtimestamp(0, UTC))
         except CronSimError as error:
-            raise ValueError(f"{cron!r} is no cron expression: {error}") from None
+            raise ValueError(f"{cron!r} is no cron expression: {_told(str(error))}") from None
         try:
             self._zone = ZoneInfo(zone)
         except (ZoneInfoNotFoundError, ValueError, TypeError, OSError):
@@ -73,3 +82,9 @@ class Schedule:
             # Where the clocks were put back, a time of the first of both hours may come after one of the second.
             if (time := int(found.timestamp() * 1000)) > after:
                 yield time
+
+
+def _told(error: str) -> str:
+    """The text of a refusal, with the values that there are."""
+    values = _VALUES.get(error)
+    return f"{error}: there are {values}" if values else error

@@ -64,9 +64,13 @@ def test_the_hour_is_that_of_the_time_zone_and_a_change_of_the_clocks_makes_none
 @pytest.mark.parametrize(
     ("cron", "zone", "text"),
     [
-        ("61 * * * *", "UTC", "'61 * * * *' is no cron expression: Bad minute"),
+        ("61 * * * *", "UTC", "'61 * * * *' is no cron expression: Bad minute: there are 0 to 59"),
+        ("61 * * * * *", "UTC", "Bad second: there are 0 to 59"),
+        ("0 24 * * *", "UTC", "Bad hour: there are 0 to 23"),
+        ("0 0 * 13 *", "UTC", "Bad month: there are 1 to 12, or JAN to DEC"),
+        ("0 0 * * 8", "UTC", "Bad day-of-week: there are 0 to 7, from Sunday to Sunday, or SUN to SAT"),
         ("every day", "UTC", "'every day' is no cron expression: it must have five fields (minute hour day month "),
-        ("0 0 30 2 *", "UTC", "'0 0 30 2 *' is no cron expression: Bad day-of-month"),
+        ("0 0 30 2 *", "UTC", "'0 0 30 2 *' is no cron expression: Bad day-of-month: there are 1 to 31, in one of"),
         ("1," * 200 + "1 * * * *", "UTC", "a cron expression is a text of at most 200 bytes"),
         ("0 3 * * *", "Europe/Nowhere", "there is no time zone 'Europe/Nowhere' on the machine of the queue server"),
         ("0 3 * * *", "../etc/passwd", "there is no time zone '../etc/passwd'"),
