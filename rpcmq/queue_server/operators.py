@@ -221,7 +221,9 @@ class Change:
         if queue not in self._served:
             return None
         count, missed = 0, dict[str, str]()
-        for keys in [None] if items is None else [[(int(priority), int(number))] for priority, number in items]:
+        # One that is named twice is changed once.
+        named = [] if items is None else list(dict.fromkeys((int(priority), int(number)) for priority, number in items))
+        for keys in [None] if items is None else [[each] for each in named]:
             changed: AsyncResult[int] = AsyncResult()
             change(changed.set, keys)
             count += (now_changed := changed.get() or 0)

@@ -101,6 +101,15 @@ def test_retry_puts_dead_items_again(system: list[InProcessRouter], invoke: Invo
         eventually(lambda: row_of(invoke, system[0], "tried")["dead"] == 3)
 
 
+def test_an_item_that_is_named_twice_is_changed_once(system: list[InProcessRouter], invoke: Invoke) -> None:
+    bury(invoke, system[0], "twice", 0, 0, 0)
+    names = [row["item"] for row in rows_of(invoke, system[0], "dead", "twice")]
+    verbs = {"retry": ([], "put again"), "drop": ([], "dropped"), "move": (["--to", "other"], "moved to other")}
+    for name, (verb, (more, done)) in zip(names, verbs.items(), strict=True):
+        ended = invoke("queue", verb, "twice", *more, name, name, "--router", system[1].url)
+        assert (ended.returncode, ended.stdout, ended.stderr) == (0, f"twice of a: 1 item {done}\n", "")
+
+
 def test_drop_forgets_dead_items(system: list[InProcessRouter], invoke: Invoke) -> None:
     bury(invoke, system[0], "dropped", 0, 0, 0)
     at = ("--router", system[0].url)
