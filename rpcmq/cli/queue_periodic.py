@@ -53,7 +53,7 @@ def periodic_command(
         add_row(made, (*cells, row["next"] or "", row["last"] or "", row["missed"], row["why"]), style)
     if rows:
         print_folded(output, made, *_SPARE)
-    else:
+    elif not answers.silent:
         output.print("no periodic items")
     say_silent(output, answers)
     return silent_code(answers)

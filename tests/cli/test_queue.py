@@ -259,6 +259,8 @@ def test_a_queue_server_that_does_not_answer_is_named(
         server.pause()
         ended = invoke("queue", "ls", "--timeout", "0.5", "--router", lone.url)
         assert ended.returncode == 1 and "the queue server of a does not answer: " in ended.stdout
+        ended = invoke("queue", "periodic", "--timeout", "0.5", "--router", lone.url)
+        assert ended.returncode == 1 and ended.stdout.startswith("the queue server of a does not answer: ")
         server.resume()
 
 
