@@ -18,7 +18,8 @@ from rpcmq.payload import TypedJson
 from rpcmq.payload.bounded_text import short_repr
 
 __all__ = [
-    "Output", "add_row", "joined", "print_fitting", "print_folded", "print_json", "print_result", "table", "typed_json",
+    "Output", "add_row", "joined", "print_fitting", "print_folded", "print_json", "print_result", "print_with_reasons",
+    "table", "typed_json",
 ]  # fmt: skip
 
 #: More characters than a line has: the width when the output is not a terminal, so that each row is one line.
@@ -77,6 +78,21 @@ def print_folded(output: Output, made: Table, *spare: str) -> None:
     in order; a note below names them.
     """
     _print_without(output, made, spare, lambda made: _least_width(output, made))
+
+
+def print_with_reasons(output: Output, made: Table, reasons: Iterable[tuple[str, str]], *spare: str) -> None:
+    """Print a table with a column ``why``; where it is too wide, without that, and the reasons in lines below it.
+
+    Args:
+        reasons: lines, each with what its reason is about, and its style.
+        spare: columns, as for :func:`print_folded`.
+    """
+    if _width(output, made) <= output.width:
+        output.print(made)
+        return
+    print_folded(output, _without(made, "why"), *spare)
+    for text, style in reasons:
+        output.print(plain(text), style=style, markup=False)
 
 
 def _width(output: Output, made: Table) -> int:

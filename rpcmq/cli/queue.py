@@ -9,7 +9,7 @@ import click
 from rich.table import Table
 
 from rpcmq.cli.options import State, connects, json_option
-from rpcmq.cli.output import Output, add_row, print_folded, print_json, table
+from rpcmq.cli.output import Output, add_row, print_folded, print_json, print_with_reasons, table
 from rpcmq.cli.queue_controls import drain_command, pause_command, resume_command, set_command
 from rpcmq.cli.queue_items import dead_command, drop_command, move_command, peek_command, retry_command
 from rpcmq.cli.queue_owners import ask, known, of_owners, say_silent, silent_code
@@ -22,7 +22,7 @@ _STYLES = {"stands still": "red", "waits": "yellow", "paused": "yellow", "drains
 #: The states of items, in the order in which they are shown.
 _STATES = ("ready", "postponed", "running", "dead")
 #: Columns without which a table is shown where it does not fit.
-_SPARE = ("postponed", "oldest dead", "why")
+_SPARE = ("postponed", "oldest dead", "oldest ready")
 
 
 @click.group("queue")
@@ -43,8 +43,8 @@ def queue_command() -> None:
 def ls_command(state: State, owner: str | None, timeout: float) -> int | None:
     """List the queues, with their numbers of items by state, and the age of the oldest.
 
-    Marked are queues whose items wait without one that moves, with the reason. The exit code is 1 if a queue server
-    does not answer.
+    Marked are queues whose items wait without one that moves, with the reason; where the terminal is too narrow for
+    that, it is said below the table. The exit code is 1 if a queue server does not answer.
     """
     answers = ask(state, owner, timeout, lambda operators, name: operators.look(name, "queues"))
     if state.json:
@@ -55,12 +55,16 @@ def ls_command(state: State, owner: str | None, timeout: float) -> int | None:
         "Queues", "queue", "owner", "state", *(f">{name}" for name in _STATES), ">oldest ready", ">oldest dead", "why"
     )
     rows = [(row["queue"], name, row) for name, answer in answers.by_owner.items() for row in answer["queues"]]
+    reasons = []
     for queue, name, row in sorted(rows, key=lambda each: each[:2]):
         oldest = (age(row["oldest"].get(state)) for state in ("ready", "dead"))
         numbers = (row[state] for state in _STATES)
-        add_row(made, (queue, name, row["state"], *numbers, *oldest, row["why"]), _STYLES.get(row["state"], ""))
+        style = _STYLES.get(row["state"], "")
+        add_row(made, (queue, name, row["state"], *numbers, *oldest, row["why"]), style)
+        if row["why"]:
+            reasons.append((f"{queue} of {name}: {row['why']}", style))
     if rows:
-        print_folded(output, made, *_SPARE)
+        print_with_reasons(output, made, reasons, *_SPARE)
     elif answers.by_owner:
         output.print("no queues yet")
     for name, answer in answers.by_owner.items():

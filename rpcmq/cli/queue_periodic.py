@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 import click
 
 from rpcmq.cli.exit_codes import ExitCode
 from rpcmq.cli.options import State, connects, json_option
-from rpcmq.cli.output import Output, add_row, print_folded, print_json, table
+from rpcmq.cli.output import Output, add_row, print_json, print_with_reasons, table
 from rpcmq.cli.queue_owners import Answers, ask, known, of_owners, say_silent, silent_code
 from rpcmq.cli.text import plain
 from rpcmq.errors import RpcError
@@ -16,7 +17,7 @@ from rpcmq.errors import RpcError
 __all__ = ["periodic_command"]
 
 #: Columns without which a table is shown where it does not fit.
-_SPARE = ("missed", "last", "why")
+_SPARE = ("missed", "cron", "owner", "zone", "last")
 
 
 @click.command("periodic")
@@ -31,9 +32,10 @@ def periodic_command(
 ) -> int | None:
     """List the periodic items, or those of QUEUE: when each is put next, and by which owner.
 
-    Times are those of the clocks in the item's time zone. With --remove the items that are in the queue already stay
-    there, and a program that declares the periodic item again has it put again. The exit code is 1 if there is none of
-    that name, no router has QUEUE, or a queue server does not answer.
+    Times are those of the clocks in the item's time zone; those of --json have its offset from UTC. Where one is not
+    put, the reason is said, below the table where the terminal is too narrow. With --remove the items that are in the
+    queue already stay there, and a program that declares the periodic item again has it put again. The exit code is 1
+    if there is none of that name, no router has QUEUE, or a queue server does not answer.
     """
     if remove is not None:
         if not queue:
@@ -46,17 +48,26 @@ def periodic_command(
         print_json({"periodic": rows, "silent": answers.silent_rows()})
         return silent_code(answers)
     output = Output()
-    made = table("Periodic items", "queue", "name", "owner", "cron", "zone", "next", "last", "missed", "why")
+    # What is aligned to the right stays on one line.
+    made = table("Periodic items", "queue", "name", "owner", "cron", "zone", ">next", ">last", "missed", "why")
+    reasons = []
     for row in sorted(rows, key=lambda each: (each["queue"], each["name"], each["owner"])):
         cells = (row[each] for each in ("queue", "name", "owner", "cron", "zone"))
         style = "yellow" if row["why"] else ""
-        add_row(made, (*cells, row["next"] or "", row["last"] or "", row["missed"], row["why"]), style)
+        add_row(made, (*cells, _time(row["next"]), _time(row["last"]), row["missed"], row["why"]), style)
+        if row["why"]:
+            reasons.append((f"{row['name']} of {row['queue']} of {row['owner']}: {row['why']}", style))
     if rows:
-        print_folded(output, made, *_SPARE)
+        print_with_reasons(output, made, reasons, *_SPARE)
     elif not answers.silent:
         output.print("no periodic items")
     say_silent(output, answers)
     return silent_code(answers)
+
+
+def _time(shown: str | None) -> str:
+    """A time without its offset: the zone is in a column of its own, and terminals are narrow."""
+    return "" if shown is None else datetime.fromisoformat(shown).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def _remove(state: State, queue: str, name: str, owner: str | None, timeout: float) -> int | None:

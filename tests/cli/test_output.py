@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from rpcmq.cli.output import Output, add_row, print_fitting, print_folded, table
+from rpcmq.cli.output import Output, add_row, print_fitting, print_folded, print_with_reasons, table
 
 NAME = "cloud/conductor.object_class_action_versions"
 
@@ -66,3 +66,29 @@ def test_nothing_is_cut_off_however_narrow_the_terminal() -> None:
 def test_each_row_is_one_line_where_the_output_is_no_terminal() -> None:
     _, _, first, second = folded(None)
     assert first.split()[0] == LONG and first.split()[-1] == "router)" and second.split()[0] == "web"
+
+
+def reasoned(width: int | None) -> list[str]:
+    output = Output()
+    output.file = io.StringIO()
+    if width is not None:
+        output.width = width
+    made = table("Periodic items", "queue", "cron", ">next", "why")
+    add_row(made, (LONG, "0 3 * * *", "2026-11-24 03:00:00", "the queue is full"))
+    add_row(made, ("web", "0 3 * * *", "2026-11-25 03:00:00", ""))
+    print_with_reasons(output, made, [("queue: the queue is full", "red")], "cron")
+    return output.file.getvalue().splitlines()
+
+
+def test_reasons_go_below_a_table_that_does_not_fit_and_times_stay_whole() -> None:
+    _, header, *rows, note, reason = reasoned(40)
+    assert (header.split(), note) == (["queue", "next"], "Not shown, for they do not fit: cron")
+    assert "2026-11-24 03:00:00" in rows[0] and reason == "queue: the queue is full"
+    _, header, *rows, reason = reasoned(60)
+    assert header.split() == ["queue", "cron", "next"] and "2026-11-24 03:00:00" in rows[0]
+    assert reason == "queue: the queue is full"
+
+
+def test_reasons_are_in_the_rows_of_a_table_that_fits() -> None:
+    _, _, first, second = reasoned(None)
+    assert first.endswith("the queue is full") and second.split()[0] == "web"

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from rpcmq import Client, Reject, Worker
+from rpcmq.cli.output import Output
 from rpcmq.errors import AccessDenied
 from rpcmq.testing import InProcessRouter, eventually, routers
 from rpcmq.testing.processes import Program
@@ -124,6 +125,61 @@ def test_periodic_items_are_listed_and_removed(system: list[InProcessRouter], in
     assert ended.returncode == 2 and "--remove needs the QUEUE" in ended.stderr
     assert invoke("queue", "periodic", "by night", *at).stdout == "no periodic items\n"
     assert "no router has a queue 'nowhere'" in invoke("queue", "periodic", "nowhere", *at).stderr
+
+
+class Narrow(Output):
+    """Prints as on a terminal of 80 columns."""
+
+    def __init__(self, stderr: bool = False) -> None:
+        super().__init__(stderr)
+        self.width = 80
+
+
+@pytest.fixture
+def narrow(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> Invoke:
+    """Runs commands as in a terminal of 80 columns."""
+    for module in ("queue", "queue_periodic"):
+        monkeypatch.setattr(f"rpcmq.cli.{module}.Output", Narrow)
+    return invoke
+
+
+def test_a_narrow_terminal_shows_the_times_of_a_periodic_item_and_why_it_is_not_put(
+    system: list[InProcessRouter], invoke: Invoke, narrow: Invoke
+) -> None:
+    pytest.importorskip("cronsim", reason="cronsim is not installed: make setup")
+    at = ("--router", system[0].url)
+    queue, name = "accounts-of-the-north", "close-the-accounts-of-each-second"
+    with Client(system[0].url) as client:
+        message = {"method": "charge", "args": {"invoice": 1}}
+        client.declare_periodic(None, queue, name, "* * * * * *", message, zone="America/Argentina/Buenos_Aires")
+    eventually(lambda: _periodic(invoke, system[0], queue)["last"] is not None, 30.0)
+    assert invoke("queue", "drain", queue, *at).returncode == 0
+    eventually(lambda: _periodic(invoke, system[0], queue)["why"] != "", 30.0)
+    ended = narrow("queue", "periodic", queue, *at)
+    lines = ended.stdout.splitlines()
+    assert ended.returncode == 0 and max(map(len, lines)) <= 80
+    assert {"queue", "name", "next", "last"} <= set(lines[1].split())
+    assert len(re.findall(r" \d{4}-\d\d-\d\d \d\d:\d\d:\d\d", lines[2])) == 2
+    told = f"{name} of {queue} of a: queue '{queue}' takes no new items: it is draining;"
+    assert told in " ".join(ended.stdout.split())
+    assert invoke("queue", "periodic", queue, "--remove", name, *at).returncode == 0
+
+
+def _periodic(invoke: Invoke, router: InProcessRouter, queue: str) -> dict[str, Any]:
+    (row,) = answer_of(invoke("queue", "periodic", queue, "--json", "--router", router.url))["periodic"]
+    return dict(row)
+
+
+def test_a_narrow_terminal_shows_what_items_wait_for(
+    system: list[InProcessRouter], invoke: Invoke, narrow: Invoke
+) -> None:
+    queue = "accounts-of-the-south"
+    put(system[0], queue, 1)
+    why = f"no worker on queue {queue}"
+    eventually(lambda: row_of(invoke, system[0], queue)["why"] == why)
+    ended = narrow("queue", "ls", "--router", system[0].url)
+    assert ended.returncode == 0 and max(map(len, ended.stdout.splitlines())) <= 80
+    assert f"{queue} of a: {why}" in ended.stdout.splitlines()
 
 
 def test_what_items_wait_for(system: list[InProcessRouter], invoke: Invoke) -> None:
