@@ -16,6 +16,7 @@ from rpcmq.client import Client
 from rpcmq.client.queue.messages import Message
 from rpcmq.client.queue.protocol import DONE, REJECTED, WorkAnswer, WorkOrder, to_workers
 from rpcmq.client.told_call import call_and_tell
+from rpcmq.core.queue.item_ids import id_of
 from rpcmq.core.queue.work_queue import Given, WorkQueue
 from rpcmq.errors import CallError, CallTimeout, LinkLost, NoConsumer, PayloadError, RpcError
 from rpcmq.queue_server.progress import Progress
@@ -178,11 +179,10 @@ class Dispatcher:
 
     def _order(self, given: Given, tell: bool) -> WorkOrder:
         item, message = given.item, Message.from_bytes(given.message)
-        # Who puts checks them; but in a database anybody may write, and no item stops the others of its queue.
-        id = str(item.id, "utf-8", "replace") if item.id else f"{item.maker.producer:x}-{item.maker.counter}"
         age = max(0.0, self._queue.wall(monotonic()) - item.at) / 1000
         return WorkOrder(
-            self._queue.name, self._owner, id, given.attempt, given.fence, age, self._queue.policy.lease,
+            self._queue.name, self._owner, id_of(item), given.attempt, given.fence, age, self._queue.policy.lease,
+            # Who puts checks it; but in a database anybody may write, and no item stops the others of its queue.
             str(message.method, "utf-8", "replace"), message.format, message.body, tell, given.keep_result > 0,
         )  # fmt: skip
 

@@ -15,6 +15,7 @@ from rpcmq.client.queue.messages import Message
 from rpcmq.client.queue.protocol import PRIORITIES, REFUSED, PutAnswer, Record, check_queue, version_refusal
 from rpcmq.client.queue.records import most_records, unpack_records
 from rpcmq.core.queue.cancelling import CANCELLED, ENDED, cancel
+from rpcmq.core.queue.item_ids import is_other, shown_id
 from rpcmq.core.queue.operators import Operators
 from rpcmq.core.queue.periodic import Periodic, PeriodicKey, check_name
 from rpcmq.core.queue.queues import NewItem, Queues
@@ -44,16 +45,34 @@ class AllQueues:
 
     Args:
         serve: opens a queue and serves it, unless that is done.
+        knows: whether there is a queue of that name.
+        knows_periodic: whether anybody puts a periodic item.
         elsewhere: opens a queue at another owner, and returns its name: what is put without an owner in mind goes
             there. None: it comes here.
     """
 
     def __init__(
-        self, owner: str, serve: Callable[[str], object], elsewhere: Callable[[str], str] | None = None
-    ) -> None:
+        self, owner: str, serve: Callable[[str], object], knows: Callable[[str], bool],
+        knows_periodic: Callable[[PeriodicKey], bool], elsewhere: Callable[[str], str] | None = None,
+    ) -> None:  # fmt: skip
         self._owner = owner
         self._serve = serve
         self._elsewhere = elsewhere
+        self._knows = knows
+        self._knows_periodic = knows_periodic
+
+    def knows(self, ctx: Any, queue: str) -> bool:
+        """Whether ``queue`` is one of this owner."""
+        return self._knows(check_queue(queue))
+
+    def periodic(self, ctx: Any, queue: str, name: str) -> dict[str, Any]:
+        """Tell whether an owner puts a periodic item of that name, or may do so, or the reason for which none can."""
+        try:
+            key = PeriodicKey(check_queue(queue), check_name(name))
+        except ValueError as error:
+            return {"refusal": str(error)}
+        # Who stands in for another owner may not have heard all yet.
+        return {"known": self._elsewhere is not None or self._knows_periodic(key)}
 
     def open(self, ctx: Any, queue: str, owner: str = "", version: int = 1) -> str:
         """Serve ``queue`` here, or, unless this ``owner`` is meant, where new items go; return its owner's name.
@@ -166,14 +185,16 @@ class OneQueue:
             return _refusal(error)
         return self._in_turn(lambda: self._periodic.remove(key, here))
 
-    def state(self, ctx: Any, priority: int, number: int) -> Later[tuple[Any, ...]]:
+    # Of another item in that place, which has not this ``id``, nothing is told, and nothing becomes of it.
+
+    def state(self, ctx: Any, priority: int, number: int, id: str = "") -> Later[tuple[Any, ...]]:
         """Tell the state of an item, how often it has failed, and the reason."""
         check_place(priority, number)
         later: Later[tuple[Any, ...]] = Later()
 
         def ask(end: End) -> None:
             def shown(view: ItemView | None) -> None:
-                later.answer(_state_of(view))
+                later.answer(_state_of(view, id))
                 end()
 
             Operators(self._queues).show(self._name, priority, number, shown)
@@ -181,7 +202,7 @@ class OneQueue:
         self._turns.take(caller_now(), _QUESTION, 0, ask)
         return later
 
-    def cancel(self, ctx: Any, priority: int, number: int) -> Later[bool]:
+    def cancel(self, ctx: Any, priority: int, number: int, id: str = "") -> Later[bool]:
         """End an item that no worker has; whether it has ended by that."""
         check_place(priority, number)
         later: Later[bool] = Later()
@@ -191,12 +212,12 @@ class OneQueue:
                 later.answer(answer == CANCELLED)
                 end()
 
-            cancel(self._queues, monotonic(), self._name, priority, number, answered)
+            cancel(self._queues, monotonic(), self._name, priority, number, answered, id)
 
         self._turns.take(caller_now(), _QUESTION, 0, begin)
         return later
 
-    def result(self, ctx: Any, priority: int, number: int, seconds: float) -> Later[tuple[Any, ...]]:
+    def result(self, ctx: Any, priority: int, number: int, seconds: float, id: str = "") -> Later[tuple[Any, ...]]:
         """Tell how an item has ended, once it has; else how it is, after so many seconds."""
         check_place(priority, number)
         patience = max(0.0, min(float(seconds), _PATIENCE))
@@ -211,7 +232,7 @@ class OneQueue:
 
         def ask(end: End) -> None:
             try:
-                forget = results.wait(priority, number, ended, end)
+                forget = results.wait(priority, number, ended, end, id)
             except Refused as error:
                 later.answer((REFUSED, None, str(error)))
                 end()
@@ -219,7 +240,7 @@ class OneQueue:
 
             def give_up() -> None:
                 if forget():
-                    results.ask(priority, number, lambda outcome: later.answer(tuple(outcome)))
+                    results.ask(priority, number, lambda outcome: later.answer(tuple(outcome)), id)
 
             timers.append(gevent.spawn_later(patience, give_up))
 
@@ -239,8 +260,8 @@ def check_place(priority: object, number: object) -> None:
         raise ValueError(f"number must be that of an item, not {short_repr(number)}")
 
 
-def _state_of(view: ItemView | None) -> tuple[Any, ...]:
-    if view is None:
+def _state_of(view: ItemView | None, id: str) -> tuple[Any, ...]:
+    if view is None or is_other(shown_id(view.id, view.maker), id):
         return ENDED, 0, ""
     endings = view.story.endings
     return view.state, view.story.attempts, view.damage or (endings[-1].text if endings else "")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rpcmq.client.queue.messages import Message
+from rpcmq.core.queue.item_ids import shown_id
 from rpcmq.core.queue.views import ItemView
 
 __all__ = ["item_row"]
@@ -23,7 +24,7 @@ def item_row(view: ItemView, wall: int, has_story: bool = False, has_message: bo
     """
     row: dict[str, Any] = {
         "item": f"{view.priority}/{view.number}",
-        "id": _id(view),
+        "id": shown_id(view.id, view.maker),
         "state": view.state,
         "age": _seconds(wall - view.at) if view.at else None,
         "dead_for": _seconds(wall - view.since) if view.state == "dead" else None,
@@ -44,13 +45,6 @@ def item_row(view: ItemView, wall: int, has_story: bool = False, has_message: bo
             for each in view.story.endings
         ]
     return row
-
-
-def _id(view: ItemView) -> str:
-    """The id as text; empty: the item is damaged, and it is not known."""
-    if view.id or not any(view.maker):
-        return view.id.decode(errors="replace")
-    return "{:x}-{}".format(*view.maker)
 
 
 def _reason(view: ItemView) -> str:

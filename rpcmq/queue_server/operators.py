@@ -118,17 +118,19 @@ class Change:
     Args:
         served: the queues, by name.
         serve: serves a queue, which is made if it is not there.
+        unserve: serves a queue of which nothing was ever said no more.
         remove_periodic: removes a periodic item, whoever puts it.
     """
 
     def __init__(
         self, queues: Queues, served: Mapping[str, Watch], serve: Callable[[str], object],
-        remove_periodic: Callable[[PeriodicKey, bool], Later[dict[str, Any]]],
+        unserve: Callable[[str], object], remove_periodic: Callable[[PeriodicKey, bool], Later[dict[str, Any]]],
     ) -> None:  # fmt: skip
         self._queues = queues
         self._operators = Operators(queues)
         self._served = served
         self._serve = serve
+        self._unserve = unserve
         self._remove_periodic = remove_periodic
 
     # --- queues ------------------------------------------------------------------------------
@@ -208,11 +210,16 @@ class Change:
         """
         if queue not in self._served:
             return None
-        self._serve(check_queue(to))
+        was_served = check_queue(to) in self._served
+        self._serve(to)
         operators, now, moved = self._operators, monotonic(), f"moved to {to!r}"
-        if state == "dead":
-            return self._change(queue, moved, items, partial(operators.move_dead, now, queue, to))
-        return self._change(queue, moved, None, lambda then, keys: operators.move_ready(now, queue, to, then))
+        try:
+            if state == "dead":
+                return self._change(queue, moved, items, partial(operators.move_dead, now, queue, to))
+            return self._change(queue, moved, None, lambda then, keys: operators.move_ready(now, queue, to, then))
+        finally:
+            if not was_served:
+                self._unserve(to)  # unless something is in it now
 
     def _change(
         self, queue: str, done: str, items: Items | None,

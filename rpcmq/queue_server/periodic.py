@@ -56,6 +56,10 @@ class PeriodicItems:
         """The number of periodic items that this queue server puts."""
         return len(self._puts)
 
+    def is_known(self, key: PeriodicKey) -> bool:
+        """Whether anybody puts the items of ``key``, as far as it was heard here."""
+        return bool(self._homes.owner(key)) or key in self._puts
+
     def on_earlier(self, then: Any) -> None:
         """Have ``then`` called when :meth:`next_deadline` may be earlier than it was."""
         self._puts.on_earlier = then
@@ -97,8 +101,7 @@ class PeriodicItems:
         answer: Answer = Later()
         if self._answer_owner(answer, key, here):
             return answer
-        is_known = bool(self._homes.owner(key)) or key in self._puts
-        if not is_known:
+        if not self.is_known(key):
             answer.answer({"removed": False, "was_here": False})
             return answer
         home = self._homes.next(key, "", _clock())

@@ -149,8 +149,13 @@ class QueueServer:
         while self._opened and next(iter(self._opened.values())) <= now - _UNUSED:
             name = next(iter(self._opened))
             del self._opened[name]
-            if name in self._dispatchers and self._is_blank(name):
-                gevent.spawn(self._close, name)
+            self._close_unused(name)
+
+    def _close_unused(self, name: str) -> None:
+        """Serve the queue ``name`` no more, if it is blank."""
+        if name in self._dispatchers and self._is_blank(name):
+            self._opened.pop(name, None)
+            gevent.spawn(self._close, name)
 
     def _is_blank(self, name: str) -> bool:
         return self.queues.is_blank(name) and not self.periodic.rows(name)
@@ -217,7 +222,10 @@ class QueueServer:
             gevent.spawn(self._claim.keep_up, self._wake.set)
         self._serve_known()
         everything = Service(
-            all_queues().topic, AllQueues(self._owner, self.open, self._open_elsewhere if self._heir else None),
+            all_queues().topic, AllQueues(
+                self._owner, self.open, self.queues.has, self.periodic.is_known,
+                self._open_elsewhere if self._heir else None,
+            ),
             host=self._owner, client=self._client, exchange=QUEUES,
         )  # fmt: skip
         everything.start(_ROUTER)
@@ -244,7 +252,7 @@ class QueueServer:
             self._about, self.queues, self._watched, self.observer.look, self._state_of_store, self._turns,
             self.periodic.rows,
         )  # fmt: skip
-        change = Change(self.queues, self._watched, self.open, self.periodic.remove)
+        change = Change(self.queues, self._watched, self.open, self._close_unused, self.periodic.remove)
         homes = self.periodic.endpoint()
         endpoints = ((LOOK, look), (CHANGE, change), (SETTINGS, self._declarations), (PERIODIC, homes))
         for topic, endpoint in endpoints:

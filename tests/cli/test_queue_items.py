@@ -120,6 +120,15 @@ def test_drop_forgets_dead_items(system: list[InProcessRouter], invoke: Invoke) 
     assert row_of(invoke, system[0], "dropped")["dead"] == 0
 
 
+def test_where_nothing_is_moved_no_queue_is_made(system: list[InProcessRouter], invoke: Invoke) -> None:
+    at = ("--router", system[0].url)
+    put(system[0], "unmoved", 1)
+    for which in (["--all"], ["0/1"]):
+        invoke("queue", "move", "unmoved", *which, "--to", "typo", *at)
+        eventually(lambda: "typo" not in invoke("queue", "ls", *at).stdout)
+    assert "unmoved" in invoke("queue", "ls", *at).stdout
+
+
 def test_items_move_to_another_queue(system: list[InProcessRouter], invoke: Invoke) -> None:
     at = ("--router", system[1].url)
     bury(invoke, system[0], "from", 0)

@@ -72,7 +72,7 @@ def test_a_client_of_another_version_is_told_who_is_the_older(version: Any, who:
     text = f"the queue server of here speaks version {VERSION} of the messages of queues, and this client {version}: "
     opened: list[str] = []
     with pytest.raises(UsageError) as refusal:
-        AllQueues("here", opened.append).open(None, "billing", version=version)
+        AllQueues("here", opened.append, NOBODY, NOBODY).open(None, "billing", version=version)
     assert str(refusal.value).startswith(text) and str(refusal.value).endswith(f"update rpcmq for {who}" if who else "")
     assert opened == []
     answers: list[tuple[Any, ...]] = []

@@ -116,6 +116,13 @@ def test_what_cannot_be_is_refused_where_it_is_declared(client, queue_server, wr
         client.remove_periodic("billing", "a@b")
 
 
+def test_to_remove_what_is_not_there_makes_no_queue(client, rpcmq_client, queue_server):
+    assert client.remove_periodic("typo", "often") is False
+    with pytest.raises(UsageError, match="the name of a periodic item must be"):
+        client.remove_periodic("typo", "a@b")
+    assert Operators(rpcmq_client, 20.0).look("here", "queues")["queues"] == []
+
+
 # --- several queue servers -------------------------------------------------------------------
 
 

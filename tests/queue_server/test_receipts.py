@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 import rpcmq
-from rpcmq.errors import CallError, UsageError
+from rpcmq.client.queue.places import ItemPlace
+from rpcmq.errors import CallError, NoConsumer, NoResult, UsageError
 from rpcmq.testing import eventually
 from tests.from_threads import each_shell_at_length as client_shell  # noqa: F401
 from tests.queue_server.billing import Billing, message
@@ -90,6 +91,27 @@ def test_an_item_that_had_been_put_before_has_no_place_here(client, queue_server
 def test_what_is_no_receipt_is_refused(client, text: Any):
     with pytest.raises(UsageError, match=r"receipt|queue's name"):
         client.receipt(text)
+
+
+def test_a_receipt_does_not_act_on_another_item_in_its_place(client, queue_server, work):
+    mine = client.put(None, "billing", message("charge", invoice=1), delay=3600)
+    named = client.put(None, "billing", message("charge", invoice=2), id="invoice-2", delay=3600, keep_result=60)
+    for real in (mine, named):
+        for id in ("WRONG", "1-1", (mine if real is named else named).id):
+            other = client.receipt(ItemPlace(real.queue, real.owner, id, real.priority, real.number))
+            assert other.cancel() is False
+            assert other.state() == ("ended", 0, "")
+            with pytest.raises(NoResult):
+                other.result(20)
+        assert real.state().name == "postponed"
+        assert real.cancel() is True
+
+
+def test_a_queue_that_its_owner_does_not_have_is_named_at_once(client, queue_server):
+    receipt = client.receipt('["nosuch","here","A",0,1]')
+    for ask in (receipt.state, receipt.cancel, receipt.result):
+        with pytest.raises(NoConsumer, match=r"^here has no queue 'nosuch', and so no item 'A' of it"):
+            ask(600)
 
 
 def test_an_owner_that_does_not_answer_is_an_error(client, queue_server):

@@ -8,7 +8,7 @@ from typing import Any
 
 from rpcmq.client.queue.absence import absent
 from rpcmq.client.queue.places import ItemPlace, ItemState
-from rpcmq.client.queue.protocol import NO_RESULT, REFUSED, at_owner, check_queue
+from rpcmq.client.queue.protocol import NO_RESULT, REFUSED, all_queues, at_owner, check_queue
 from rpcmq.client.queue.puts import Producer
 from rpcmq.client.queue.settings import check_settings
 from rpcmq.client.queue.steps import Ask, Pause, Steps
@@ -56,12 +56,12 @@ def declare(producer: Producer, queue: str, settings: Mapping[str, Any], seconds
 
 def state(place: ItemPlace, seconds: float) -> Steps[ItemState]:
     """Ask for the state of an item; see :meth:`rpcmq.Receipt.state`."""
-    return ItemState(*(yield from _ask_owner(place, "state", seconds)))
+    return ItemState(*(yield from _ask_owner(place, _question(place, "state"), seconds)))
 
 
 def cancel(place: ItemPlace, seconds: float) -> Steps[bool]:
     """Cancel an item; see :meth:`rpcmq.Receipt.cancel`."""
-    return bool((yield from _ask_owner(place, "cancel", seconds)))
+    return bool((yield from _ask_owner(place, _question(place, "cancel"), seconds)))
 
 
 def result(place: ItemPlace, seconds: float) -> Steps[tuple[int, bytes]]:
@@ -72,10 +72,7 @@ def result(place: ItemPlace, seconds: float) -> Steps[tuple[int, bytes]]:
         left = max(0.0, deadline - monotonic())
         message = {"method": "result", "args": {**args, "seconds": min(left, _AT_ONCE)}}
 
-        def ask(seconds: float, message: Mapping[str, Any] = message) -> Steps[Any]:
-            return (yield Ask(at_owner(place.queue, place.owner), message, _AT_ONCE + _ANSWER, True))
-
-        state, kept, text = yield from until_answered(ask, left, place.owner)
+        state, kept, text = yield from _ask_owner(place, message, left, _AT_ONCE + _ANSWER)
         if state == REFUSED:
             yield Pause(_LONGEST_PAUSE)
         elif state not in _UNENDED:
@@ -127,10 +124,37 @@ def _name(place: ItemPlace) -> str:
     return f"item {short_repr(place.id)} of queue {place.queue!r} at {place.owner}"
 
 
-def _ask_owner(place: ItemPlace, method: str, seconds: float) -> Steps[Any]:
-    message = {"method": method, "args": place.key()}
+def _question(place: ItemPlace, method: str) -> Mapping[str, Any]:
+    return {"method": method, "args": place.key()}
 
-    def ask(seconds: float) -> Steps[Any]:
-        return (yield Ask(at_owner(place.queue, place.owner), message, seconds, True))
 
-    return (yield from until_answered(ask, seconds, place.owner))
+def _ask_owner(place: ItemPlace, message: Mapping[str, Any], seconds: float, each: float = 0.0) -> Steps[Any]:
+    """Ask the owner of an item.
+
+    Args:
+        each: seconds that one question may take; 0: all that are left.
+
+    Raises:
+        NoConsumer: it has no such queue.
+    """
+
+    question = {"method": "knows", "args": {"queue": place.queue}}
+    deadline = monotonic() + seconds
+
+    def ask(left: float) -> Steps[Any]:
+        try:
+            return (yield Ask(at_owner(place.queue, place.owner), message, each or left, True))
+        except NoConsumer:
+            left = max(0.001, deadline - monotonic())
+            try:
+                known = yield Ask(all_queues(place.owner), question, left, True)
+            except AccessDenied:
+                known = True  # whoever may ask for this queue alone
+            if known:
+                raise  # it is about to serve it, or the router is about to hear of that
+            return None
+
+    answer = yield from until_answered(ask, seconds, place.owner)
+    if answer is None:
+        raise NoConsumer(f"{place.owner} has no queue {place.queue!r}, and so no item {short_repr(place.id)} of it")
+    return answer

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from time import monotonic
 from typing import Any
 
 from rpcmq.client.queue.absence import absent
 from rpcmq.client.queue.asking import until_answered
-from rpcmq.client.queue.protocol import Record, at_owner, check_queue
+from rpcmq.client.queue.protocol import Record, all_queues, at_owner, check_queue
 from rpcmq.client.queue.puts import Producer
 from rpcmq.client.queue.records import pack_records
 from rpcmq.client.queue.steps import Ask, Steps
@@ -33,10 +34,20 @@ def declare_periodic(
 
 def remove_periodic(producer: Producer, queue: str, name: str, seconds: float) -> Steps[bool]:
     """Have it put no more; see :meth:`rpcmq.Client.remove_periodic`."""
-    answer = yield from _ask_home(producer, queue, "remove_periodic", {"name": name}, seconds)
+    check_queue(queue)
+    deadline = monotonic() + seconds
+
+    def ask(seconds: float) -> Steps[Any]:
+        return (yield Ask(all_queues(), {"method": "periodic", "args": {"queue": queue, "name": name}}, seconds, True))
+
+    answer: dict[str, Any] = {"known": True} if producer.has_owner(queue) else (yield from until_answered(ask, seconds))
+    if answer.get("known"):
+        # Only now: whoever is asked for the owner of a queue makes it where there is none.
+        left = max(0.001, deadline - monotonic())
+        answer = yield from _ask_home(producer, queue, "remove_periodic", {"name": name}, left)
     if refusal := answer.get("refusal"):
         raise UsageError(f"queue {queue!r}: {refusal}")
-    return bool(answer["removed"])
+    return bool(answer.get("removed"))
 
 
 def _ask_home(

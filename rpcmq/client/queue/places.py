@@ -87,7 +87,7 @@ class ItemPlace:
                 f"item {short_repr(self.id)} of queue {self.queue!r} had been put before: the receipt of the first put "
                 "knows its place, and this one does not"
             )
-        return {"priority": self.priority, "number": self.number}
+        return {"priority": self.priority, "number": self.number, "id": self.id}
 
 
 def place_of(receipt: object) -> ItemPlace:

@@ -138,6 +138,10 @@ class Producer:
             owner = self._owners[queue] = str((yield Ask(all_queues(), _opening(queue, ""), seconds, True)))
         return owner
 
+    def has_owner(self, queue: str) -> bool:
+        """Whether :meth:`owner` knows without asking."""
+        return queue in self._owners
+
     def open_at(self, owner: str, queue: str, seconds: float) -> Steps[None]:
         """Have ``owner`` serve the queue, which its next life does not know if nothing of it came to the disk."""
         yield Ask(all_queues(owner), _opening(queue, owner), seconds, True)

@@ -59,7 +59,7 @@ class Receipt(ItemPlace):
             timeout: seconds; default: as for :meth:`rpcmq.Client.call`.
 
         Raises:
-            CallError, RouterUnreachable: its owner does not answer.
+            CallError, RouterUnreachable: its owner does not answer, or has no such queue.
             UsageError: the receipt does not know the item's place, or has no client.
         """
         client = self._usable()
@@ -87,7 +87,7 @@ class Receipt(ItemPlace):
 
         Returns:
             Whether it has ended by that. If not, a worker has it or may have it, it is dead, or it had ended before,
-            which :meth:`state` tells.
+            which :meth:`state` tells. Another item in its place is left alone.
 
         Raises:
             CallError, RouterUnreachable, UsageError: as for :meth:`state`.

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from rpcmq.core.queue import results
 from rpcmq.core.queue.envelope import Envelope
+from rpcmq.core.queue.item_ids import id_of
 from rpcmq.core.queue.queues import Queues
 from rpcmq.core.queue.results import Outcome
 from rpcmq.core.queue.tally import size_of
@@ -20,16 +21,24 @@ CANCELLED, RUNNING, DEAD, ENDED = results.CANCELLED, results.RUNNING, results.DE
 
 
 def cancel(
-    queues: Queues, now: float, name: str, priority: int, number: int, then: Callable[[str], object]
+    queues: Queues, now: float, name: str, priority: int, number: int, then: Callable[[str], object],
+    id: str = "",
 ) -> None:  # fmt: skip
-    """End an item that no worker has; ``then`` gets one of the answers, once that is durable."""
+    """End an item that no worker has; ``then`` gets one of the answers, once that is durable.
+
+    Args:
+        id: of the item; another one that is in its place stays, and a damaged one, whose id is not known. Empty: any.
+    """
     queue, lane, key = queues.queue(name), Lane(name, priority), (priority, number)
     held = queue.hold(now, [key])
 
     def found(item: Found | None) -> None:
-        if item is None or item.state == "dead":
+        if item is None or (id and id_of(item.item) != id):
             queue.let_go(held, set())
-            then(ENDED if item is None else DEAD)
+            then(ENDED)
+        elif item.state == "dead":
+            queue.let_go(held, set())
+            then(DEAD)
         elif not held or queue.may_run(now, item.item):
             queue.let_go(held, set())
             then(RUNNING)

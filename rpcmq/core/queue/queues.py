@@ -128,6 +128,10 @@ class Queues:
             queue.on_postponed = queue.lanes.on_room_for_due = self._due.look
         return queue
 
+    def has(self, name: str) -> bool:
+        """Whether the queue ``name`` is known."""
+        return name in self._queues
+
     def names(self) -> list[str]:
         """The names of all queues, in their order."""
         return sorted(self._queues)

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from hashlib import sha256
 from typing import NamedTuple
 
 from rpcmq.core.queue.given import Key
+from rpcmq.core.queue.item_ids import id_of, is_other
 from rpcmq.core.queue.port import StorePort
 from rpcmq.core.queue.refusals import Refused
 from rpcmq.core.queue.story import Story
@@ -25,6 +27,8 @@ _MOST_BYTES = 1 << 20
 #: Askers of one queue that wait for ends.
 _MOST_ASKERS = 10_000
 _LETTERS = {b"d": DONE, b"l": DONE, b"c": CANCELLED}
+#: Bytes of the digest of an item's id, which is kept with its result.
+_DIGEST = 8
 
 
 class Outcome(NamedTuple):
@@ -45,6 +49,9 @@ class Outcome(NamedTuple):
         return self.state not in (WAITING, RUNNING)
 
 
+_NOT_THERE = Outcome(UNKNOWN, text="it has ended, or is in another queue, and no result of it is kept")
+
+
 class Results:
     """The results of the items of ``queue``.
 
@@ -62,7 +69,7 @@ class Results:
         self._counters = counters
         #: Bytes of the results that are kept, or are being stored.
         self.size = 0
-        self._askers: dict[Key, list[Callable[[Outcome], object]]] = {}
+        self._askers: dict[Key, list[Callable[[str, Outcome], object]]] = {}
         self._count = 0
         self._is_expiring = False
 
@@ -77,19 +84,20 @@ class Results:
         letter = b"c" if state == CANCELLED else b"d"
         if len(result) > _MOST_BYTES:
             letter, result = b"l", f"its result of {len(result)} bytes is not kept: {_MOST_BYTES} are the most".encode()
-        size = len(result) + 1 + KEPT_OVERHEAD
+        value = letter + _digest(id_of(item)) + result
+        size = len(value) + KEPT_OVERHEAD
         if self.size + size > most:
             self._counters["results not kept"] += 1
             return []
         self.size += size
-        return [Keep(item.lane, item.number, until, letter + result)]
+        return [Keep(item.lane, item.number, until, value)]
 
     def ended(self, item: Stored | Damaged, outcome: Outcome) -> None:
         """An item has ended, durably: tell those who wait for that."""
         askers = self._askers.pop((item.lane.priority, item.number), ()) if self._askers else ()
         self._count -= len(askers)
         for asker in askers:
-            asker(outcome)
+            asker(id_of(item), outcome)
 
     def expire(self, now: int) -> None:
         """Forget the results whose time is over at ``now`` (milliseconds of the wall clock)."""
@@ -105,13 +113,19 @@ class Results:
 
     # --- questions ---------------------------------------------------------------------------
 
-    def ask(self, priority: int, number: int, then: Callable[[Outcome], object]) -> None:
-        """Tell ``then`` how the item is, or has ended."""
+    def ask(self, priority: int, number: int, then: Callable[[Outcome], object], id: str = "") -> None:
+        """Tell ``then`` how the item is, or has ended.
+
+        Args:
+            id: of the item: of another one in its place nothing is told; empty: any.
+        """
         lane = Lane(self._queue, priority)
 
         def found(item: Found | None) -> None:
             if item is None:
-                self._store.result(lane, number, lambda kept: then(_kept(kept)))
+                self._store.result(lane, number, lambda kept: then(_kept(kept, id)))
+            elif is_other(id_of(item.item), id):
+                then(_NOT_THERE)
             elif item.state == "dead":
                 then(Outcome(DEAD, text=_reason(item)))
             else:
@@ -120,12 +134,14 @@ class Results:
         self._store.find(lane, number, found)
 
     def wait(
-        self, priority: int, number: int, then: Callable[[Outcome], object], asked: Callable[[], object] = lambda: None
-    ) -> Callable[[], object]:
+        self, priority: int, number: int, then: Callable[[Outcome], object],
+        asked: Callable[[], object] = lambda: None, id: str = "",
+    ) -> Callable[[], object]:  # fmt: skip
         """Tell ``then`` how the item has ended, once it has; return a function that forgets the question.
 
         Args:
             asked: called when the store was asked whether it has ended already.
+            id: as for :meth:`ask`.
 
         Raises:
             Refused: too many wait.
@@ -133,14 +149,18 @@ class Results:
         if self._count >= _MOST_ASKERS:
             raise Refused(f"queue {self._queue!r}: {_MOST_ASKERS} wait for the ends of its items already")
         key = priority, number
-        self._askers.setdefault(key, []).append(then)
+
+        def told(ended: str, outcome: Outcome) -> None:
+            then(_NOT_THERE if is_other(ended, id) else outcome)
+
+        self._askers.setdefault(key, []).append(told)
         self._count += 1
 
         def forget() -> bool:
             askers = self._askers.get(key, [])
-            if then not in askers:
+            if told not in askers:
                 return False
-            askers.remove(then)
+            askers.remove(told)
             self._count -= 1
             if not askers:
                 del self._askers[key]
@@ -152,17 +172,21 @@ class Results:
                 then(outcome)
             asked()
 
-        self.ask(priority, number, found)
+        self.ask(priority, number, found, id)
         return forget
 
 
-def _kept(kept: bytes) -> Outcome:
-    state = _LETTERS.get(kept[:1])
-    if state is None:
-        return Outcome(UNKNOWN, text="it has ended, or is in another queue, and no result of it is kept")
+def _digest(id: str) -> bytes:
+    return sha256(id.encode()).digest()[:_DIGEST]
+
+
+def _kept(kept: bytes, id: str) -> Outcome:
+    state, digest, result = _LETTERS.get(kept[:1]), kept[1 : 1 + _DIGEST], kept[1 + _DIGEST :]
+    if state is None or (id and digest != _digest(id)):
+        return _NOT_THERE
     if kept[:1] == b"l":
-        return Outcome(state, text=str(kept[1:], "utf-8"))
-    return Outcome(state, kept[1:] if state == DONE else None)
+        return Outcome(state, text=str(result, "utf-8"))
+    return Outcome(state, result if state == DONE else None)
 
 
 def _reason(found: Found) -> str:

@@ -16,9 +16,9 @@ def world() -> World:
     return World()
 
 
-def cancelled(world: World, number: int, priority: int = 0) -> str:
+def cancelled(world: World, number: int, priority: int = 0, id: str = "") -> str:
     answers: list[str] = []
-    cancel(world.queues, world.now, "billing", priority, number, answers.append)
+    cancel(world.queues, world.now, "billing", priority, number, answers.append, id)
     world.run()
     (answer,) = answers
     return answer
@@ -100,3 +100,12 @@ def test_an_item_that_a_worker_may_run_since_a_former_life_is_not_cancelled(worl
     assert cancelled(world, 1900) == "cancelled"
     world.advance(31)
     assert cancelled(world, 2) == "cancelled"
+
+
+def test_another_item_in_that_place_is_not_cancelled(world: World) -> None:
+    world.put(b"a", id=b"invoice-1")
+    world.put(b"b")
+    for number, id in ((1, "invoice-2"), (1, "1-1"), (2, "invoice-1"), (2, "7-1")):
+        assert cancelled(world, number, id=id) == "ended"
+    assert world.queue.figures(world.now)["ready"] == 2
+    assert [cancelled(world, number, id=id) for number, id in ((1, "invoice-1"), (2, "7-2"))] == ["cancelled"] * 2

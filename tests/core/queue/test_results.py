@@ -32,17 +32,17 @@ def taken(world: World) -> Given:
     return given
 
 
-def asked(world: World, number: int) -> Outcome:
+def asked(world: World, number: int, id: str = "") -> Outcome:
     outcomes: list[Outcome] = []
-    world.queue.results.ask(0, number, outcomes.append)
+    world.queue.results.ask(0, number, outcomes.append, id)
     world.run()
     (outcome,) = outcomes
     return outcome
 
 
-def waits(world: World, number: int) -> list[Outcome]:
+def waits(world: World, number: int, id: str = "") -> list[Outcome]:
     outcomes: list[Outcome] = []
-    world.queue.results.wait(0, number, outcomes.append)
+    world.queue.results.wait(0, number, outcomes.append, id=id)
     return outcomes
 
 
@@ -150,3 +150,17 @@ def test_whoever_waits_for_an_item_that_is_moved_is_told(world: World) -> None:
     Operators(world.queues).move_ready(world.now, "billing", "other", lambda count: None)
     world.run()
     assert outcomes == [Outcome("unknown", text="it was moved to queue 'other'")]
+
+
+def test_of_another_item_in_that_place_nothing_is_told(world: World) -> None:
+    world.put(b"a", id=b"invoice-1", keep_result=60)
+    assert asked(world, 1, "invoice-1") == Outcome("waiting")
+    assert asked(world, 1, "invoice-2").state == "unknown"
+    # These have not heard from the store yet when the item ends.
+    ours, others = waits(world, 1, "invoice-1"), waits(world, 1, "invoice-2")
+    world.queue.done(taken(world).fence, result=b"42", now=world.now)
+    world.run()
+    assert ours == [Outcome("done", b"42")] and [each.state for each in others] == ["unknown"]
+    assert asked(world, 1, "invoice-1") == asked(world, 1) == Outcome("done", b"42")
+    assert asked(world, 1, "invoice-2") == others[0]
+    assert world.queue.results._count == 0
