@@ -154,5 +154,5 @@ class Driver:
         for route in list(self.router.links.routes):
             self.router.lost(self.now, route)
         self.flush()
-        self.pass_time(200.0)
+        self.pass_time(1300.0)  # routers remember for ten minutes who has taken over a message
         self.flush()

@@ -329,7 +329,12 @@ class Dialing:
             reason = "started over" if existing.is_with(other) else "its next life has come"
             self._node.links.end(now, existing.link, reason)
             existing = None
-        if said.resumed:
+        if said.resumed and resuming is None:
+            raise ProtocolError("it resumes a session, which this router has not asked for", "state")
+        if said.resumed and resuming is not existing:
+            # What was to be resumed has ended here since, and there may be a new one.
+            self._drop(now, route, target)
+        elif said.resumed and existing is not None:
             self._resumed(now, route, target, existing, said, other)
         elif existing is None or self._makes_way(now, route, target, existing, other):
             self._dials.pop(route, None)
@@ -345,11 +350,11 @@ class Dialing:
         now: float,
         route: bytes,
         target: Target,
-        peering: Peering | None,
+        peering: Peering,
         said: WelcomeBody,
         other: MeshIdentity,
     ) -> None:
-        if peering is None or not peering.link.can_resume(said.received):
+        if not peering.link.can_resume(said.received):
             raise ProtocolError("it resumes a session that this router does not have", "state")
         self._dials.pop(route, None)
         target.has_greeted = False

@@ -211,6 +211,17 @@ def test_random_histories(seed: int) -> None:
     check_history(seed)
 
 
+@pytest.mark.parametrize(
+    "seed",
+    [
+        pytest.param(54734, id="a session ends while it is being resumed"),
+        pytest.param(2538, id="a session is resumed in the place of a later one"),
+    ],
+)
+def test_histories_that_have_failed(seed: int) -> None:
+    check_history(seed)
+
+
 @pytest.mark.long
 @pytest.mark.timeout(600)
 @settings(max_examples=1000, deadline=None, phases=(Phase.generate,))
