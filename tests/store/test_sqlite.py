@@ -30,6 +30,7 @@ from rpcmq.store.contract import (
     Verdict,
 )
 from rpcmq.store.sqlite import SqliteStore
+from rpcmq.store.sqlite_file import SCHEMA_VERSION
 from tests.store.crash_disk import CrashDisk
 from tests.store.crashes import points_of
 
@@ -48,9 +49,10 @@ def test_a_file_of_a_later_version_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "queue.db"
     SqliteStore(path).close()
     with sqlite3.connect(path) as connection:
-        connection.execute("PRAGMA user_version = 3")
+        connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
     connection.close()
-    with pytest.raises(StoreError, match=r"queue\.db: it has version 3, and this rpcmq knows 2"):
+    text = rf"queue\.db: it has version {SCHEMA_VERSION + 1}, and this rpcmq knows {SCHEMA_VERSION}"
+    with pytest.raises(StoreError, match=text):
         SqliteStore(path)
 
 
