@@ -32,6 +32,18 @@ def test_the_examples_run(page: Path):
     exec(compile(program, str(page), "exec", dont_inherit=True), {"__name__": f"contributing.{page.stem}"})
 
 
+#: Packages whose modules are all in the tables of a page.
+TABLES = {"queues": ("client/queue", "queue_server", "core/queue", "store")}
+
+
+@pytest.mark.parametrize(("page", "packages"), TABLES.items())
+def test_the_tables_have_every_module(page: str, packages: tuple[str, ...]):
+    rows = [line for line in (GUIDE / f"{page}.md").read_text().splitlines() if line.startswith("|")]
+    listed = set(re.findall(r"`(\w+\.py)`", "\n".join(rows)))
+    modules = {path.name for each in packages for path in (ROOT / "rpcmq" / each).glob("*.py")} - {"__init__.py"}
+    assert listed == modules
+
+
 def test_every_page_is_listed():
     index = (GUIDE / "README.md").read_text()
     listed = set(re.findall(r"\]\((\w[\w-]*\.md)\)", index))

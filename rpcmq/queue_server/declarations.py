@@ -40,7 +40,6 @@ class Declarations:
     Args:
         owner: of this queue server.
         notes: of the store, as it was opened.
-        known: the names of the queues whose settings may have been declared.
     """
 
     def __init__(self, queues: Queues, client: Client, owner: str, notes: Mapping[str, bytes]) -> None:

@@ -1,4 +1,4 @@
-"""The store of queue items as a child of the router: asked and answered by messages, started again when it dies."""
+"""The store as a child of the queue server: asked and answered by messages, started again when it dies."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ _PAUSE = 0.2
 _BEAT = 2.0
 #: A store that answers nothing for so long is called silent (seconds).
 _SILENCE = 10.0
-#: Seconds that it gets to close the store when the router ends.
+#: Seconds that it gets to close the store when the queue server ends.
 _LAST = 5.0
 
 

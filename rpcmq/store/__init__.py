@@ -1,1 +1,1 @@
-"""The items of work queues, which must outlast the router that took them."""
+"""The items of work queues, which must outlast the queue server that took them."""

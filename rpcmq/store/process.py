@@ -1,8 +1,8 @@
-"""A store in a process of its own, so that no router waits for a disk.
+"""A store in a process of its own, so that no queue server waits for a disk.
 
 ``python -m rpcmq.store.process FD OWNER EPOCH [heir]`` serves it; the variable :data:`STORE_VARIABLE` says where it is.
 
-Beside a router whose loop never pauses, a thread that commits hardly gets the interpreter. The process reads requests
+Beside a loop that never pauses, a thread that commits hardly gets the interpreter. The process reads requests
 from the socket ``FD`` and answers each. What has come while it was writing is the next commit, so that the more comes,
 the more items share a sync.
 
@@ -124,7 +124,7 @@ class _Taken(Exception):
 
 
 class _Server:
-    """Serves one store to one router.
+    """Serves one store to one queue server.
 
     Args:
         epoch: of the last opening by an earlier process of the same queue server; 0: this is its first.
@@ -269,7 +269,7 @@ class _Server:
 
 def main(arguments: list[str]) -> int:
     """Serve the store of the command line; return the exit code: 2 if it cannot be used any more, after saying why."""
-    # Its router says when it is over: a Ctrl-C, or a service manager that ends all processes, is for that.
+    # Its queue server says when it is over: a Ctrl-C, or a service manager that ends all processes, is for that.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     # Batches make no reference cycles, but so many objects that the collector would look for them all the time.

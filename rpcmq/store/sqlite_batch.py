@@ -285,7 +285,7 @@ class Batch:
 
 
 def verdict_of(put: Put, ids: Ids, makers: KnownMakers) -> Verdict:
-    """Whether an item with the id of ``put`` was put before."""
+    """The answer to ``put`` as far as its id goes: known, of other content, or neither."""
     if put.id:
         digest = ids.digest_of(put)
         return NOTHING if digest is None else _KNOWN if digest == put.digest else _OTHER

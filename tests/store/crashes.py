@@ -16,10 +16,10 @@ from time import monotonic
 import apsw
 
 from rpcmq.store.contract import Change, Release, StoreFailed
-from rpcmq.store.memory import MemoryStore
 from rpcmq.store.sqlite import SqliteStore
 from rpcmq.store.sqlite_file import abandon
 from tests.store.crash_disk import CrashDisk
+from tests.store.memory_store import MemoryStore
 from tests.store.random_changes import Content, RandomChanges, content_of, differences
 
 __all__ = ["Broken", "points_of"]

@@ -29,9 +29,9 @@ from rpcmq.store.contract import (
     Stored,
     Verdict,
 )
-from rpcmq.store.memory import MemoryStore
 from rpcmq.store.postgres import PostgresStore
 from rpcmq.store.sqlite import SqliteStore
+from tests.store.memory_store import MemoryStore
 from tests.store.random_changes import RandomChanges, content_of, differences
 
 LANE, URGENT = Lane("billing", 0), Lane("billing", 9)

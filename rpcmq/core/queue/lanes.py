@@ -200,11 +200,11 @@ class _Lane:
 
     def __init__(self, reader: LaneReader, doubtful: LaneReader | None, horizon: int) -> None:
         self.reader = reader
-        #: Items that may have run in a former life of the router, and may still do.
+        #: Items that may have run in a former life of the queue server, and may still do.
         self.doubtful = doubtful
         #: The store knows that items up to this number may have been given; and it was told so of these.
         self.horizon = self.asked = horizon
-        #: Items up to this number may have been given in a former life of the router.
+        #: Items up to this number may have been given in a former life of the queue server.
         self.former = horizon
         #: Items that are due, those that were read, and their bytes.
         self.due: deque[Stored] = deque()

@@ -53,7 +53,7 @@ class PeriodicHomes:
         return Home(clock if before is None else max(clock, before.at + 1), owner)
 
     def learn(self, key: PeriodicKey, home: Home) -> bool:
-        """Whether ``home`` counts more than the one that is known; then it is known from now on, once it is noted."""
+        """Take over ``home`` if it counts more than the one that is known; return whether it is to be noted."""
         before = self._homes.get(key)
         if before is not None and before >= home:
             return False

@@ -1,4 +1,4 @@
-"""All work queues of a router, over one store."""
+"""All work queues of one owner, over one store."""
 
 from __future__ import annotations
 
@@ -319,6 +319,6 @@ class Queues:
         return min((self._incoming.next_deadline(), self._due.next_deadline(self._now), *deadlines))
 
     def close(self) -> None:
-        """The router ends in order: no worker has an item any more, unless one is left, or is lost with a series."""
+        """It all ends in order: no worker has an item any more, unless one is left, or is lost with a series."""
         if not any(queue.running or queue.waits_for_lost for queue in self._queues.values()):
             self._store.apply([Note(CLEAN, b"1")], lambda verdicts: None)

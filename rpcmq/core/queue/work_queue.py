@@ -39,7 +39,7 @@ class WorkQueue:
         epoch: of the store.
         opened: monotonic seconds at which the store was opened.
         wall: turns monotonic seconds into milliseconds of the wall clock.
-        is_clean: the former life of the router has ended in order, so that no worker has an item.
+        is_clean: the former life of the queue server has ended in order, so that no worker has an item.
         counter: of fences, which all queues over the store share: an item may be moved from one to another.
         lanes: the greatest number that may have been given in a former life, of each lane that there is.
     """
@@ -253,7 +253,7 @@ class WorkQueue:
     def hold(self, now: float, keys: Iterable[Key]) -> set[Key]:
         """Give none of these items until :meth:`let_go`; return those of which that is sure.
 
-        The others run, or may do so since a former life of the router, or are being taken away by somebody else.
+        The others run, or may do so since a former life of the queue server, or are being taken away by others.
         """
         running = {(given.item.lane.priority, given.item.number) for given in self.given}
         held = set(keys) - running - self._held.keys()
@@ -262,7 +262,7 @@ class WorkQueue:
         return held
 
     def may_run(self, now: float, item: Stored | Damaged) -> bool:
-        """Whether a worker may run an item that is held and postponed: since a former life of the router."""
+        """Whether a worker may run an item that is held and postponed: since a former life."""
         return now < self._lanes.doubt_until and 0 < item.position.due <= self._opened
 
     def let_go(self, held: set[Key], gone: set[Key]) -> None:

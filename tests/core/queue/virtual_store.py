@@ -10,7 +10,7 @@ from rpcmq.core.queue.port import Items
 from rpcmq.core.queue.queues import NewItem, Queues
 from rpcmq.core.queue.work_queue import Given, WorkQueue
 from rpcmq.store.contract import Change, Found, Incoming, Lane, Maker, Position, Put, Recovered, Verdict
-from rpcmq.store.memory import MemoryStore
+from tests.store.memory_store import MemoryStore
 
 __all__ = ["VirtualStore", "World"]
 

@@ -1,4 +1,4 @@
-"""Items in memory: a store without a disk, for tests and for queues that need not outlast the router."""
+"""Items in memory: a store without a disk, and the model with which the others are compared."""
 
 from __future__ import annotations
 
