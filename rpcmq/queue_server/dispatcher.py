@@ -145,7 +145,12 @@ class Dispatcher:
 
     def _ended(self, number: int, given: Given, result: Callable[[], Any]) -> None:
         try:
-            self._answered(given, answer_of(result))
+            answer = answer_of(result)
+            if not answer.is_begun:
+                # Its worker has heard nothing for long, and may be given it again before it does.
+                gevent.spawn_later(_PAUSE, self._offer_again, number, given)
+                return
+            self._answered(given, answer)
         except NoConsumer:
             self._has_workers = False
             self._queue.not_begun(given.fence)

@@ -57,9 +57,11 @@ def _checked(answer: WorkAnswer) -> WorkAnswer:
         raise _wrong("seconds", seconds)
     if type(answer.worker) is not str:
         raise _wrong("worker", answer.worker)
+    if type(answer.is_begun) is not bool:
+        raise _wrong("is_begun", answer.is_begun)
     return WorkAnswer(
         answer.outcome, _plain(answer.text[-_TEXT:]), None if again is None else min(again, _LATEST), answer.format,
-        answer.result, min(seconds, LONGEST), _plain(answer.worker[:_NAME]),
+        answer.result, min(seconds, LONGEST), _plain(answer.worker[:_NAME]), answer.is_begun,
     )  # fmt: skip
 
 

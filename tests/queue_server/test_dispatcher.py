@@ -161,6 +161,19 @@ def test_an_item_that_cannot_be_sent_has_not_failed(client, serve, monkeypatch):
     assert dispatcher.refusal == ""
 
 
+def test_an_item_whose_worker_has_not_begun_it_has_not_failed(client, serve):
+    worker = Worker(("failed", "the lease is over", None, 0, b"", 0.0, "w", False))
+    worker.goes_on.set()
+    serve(worker, "billing", exchange=WORKERS)
+    queue = Queue(1)
+    dispatcher = dispatching(client, queue)
+    eventually(lambda: worker.begun)
+    worker.answer = DONE
+    eventually(lambda: len(queue.ends) == 2)
+    assert [end for end, _ in queue.ends] == ["not begun", "done"]
+    assert dispatcher.unbegun == 0
+
+
 def test_without_a_worker_no_item_is_on_its_way(client, serve):
     queue = Queue(3)
     dispatcher = dispatching(client, queue)

@@ -19,11 +19,10 @@ HOLDER = Path(__file__).parent / "programs" / "holder.py"
 
 
 @pytest.fixture
-def router() -> Iterator[RouterProcess]:
-    """A router daemon that soon notices who is silent."""
-    with RouterProcess(
-        link_heartbeat_seconds=0.2, link_unresponsive_seconds=1, link_lost_seconds=2, router_recovery_seconds=0
-    ) as router:
+def router(request: pytest.FixtureRequest) -> Iterator[RouterProcess]:
+    """A router daemon that soon notices who is silent, if nothing else is said."""
+    patience = getattr(request, "param", {"link_unresponsive_seconds": 1, "link_lost_seconds": 2})
+    with RouterProcess(link_heartbeat_seconds=0.2, router_recovery_seconds=0, **patience) as router:
         yield router
 
 
@@ -111,6 +110,20 @@ def test_a_worker_that_was_stopped_knows_it_before_it_goes_on(client, queue_serv
     other.tell("go on")
     other.expect("ended 1")
     eventually(lambda: "ended 1" not in holder.lines)
+
+
+@pytest.mark.parametrize("router", [{"link_unresponsive_seconds": 30, "link_lost_seconds": 60}], indirect=True)
+def test_a_worker_that_was_stopped_begins_nothing_whose_lease_is_over(client, queue_server, hold):
+    holder = hold()
+    client.put(None, "billing", message("check", invoice=1))
+    holder.expect("checked 1 attempt 1: held")
+    holder.pause()
+    receipt = client.put(None, "billing", message("check", invoice=2))
+    eventually(lambda: receipt.state().name == "running")
+    gevent.sleep(2.0)  # the lease
+    holder.resume()
+    holder.expect("checked 2 attempt 1: held")
+    assert len([line for line in holder.lines if line.startswith("checked 2")]) == 1
 
 
 def test_a_worker_that_stops_ends_what_runs_and_gives_back_the_rest(client, router, queue_server):

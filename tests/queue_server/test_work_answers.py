@@ -30,6 +30,7 @@ from rpcmq.queue_server.work_answers import LONGEST, answer_of
         {"seconds": float("nan")},
         {"seconds": "long"},
         {"worker": ["x"]},
+        {"is_begun": 1},
     ],
 )
 def test_what_is_no_answer(wrong: dict[str, Any]) -> None:

@@ -19,7 +19,7 @@ from rpcmq.client.queue.protocol import DONE, FAILED, NO_RESULT, REJECTED, WorkA
 from rpcmq.client.request import Request, handling
 from rpcmq.core.process.pulse import Pulse
 from rpcmq.core.process.task import Task
-from rpcmq.errors import PayloadError, PayloadRefused, UsageError
+from rpcmq.errors import LeaseLost, PayloadError, PayloadRefused, UsageError
 from rpcmq.payload.format import Format
 from rpcmq.wire import Address
 
@@ -42,6 +42,9 @@ class Attempt:
         order: as the queue server gave it.
         task, request: by which it did.
         process: the engines of the link by which it came.
+
+    Raises:
+        ToldFailure: its lease is over, so that it is not to be begun here.
     """
 
     def __init__(self, order: Sequence[Any], task: Task, request: Request, process: Process) -> None:
@@ -49,12 +52,30 @@ class Attempt:
         self.order = WorkOrder._make((*order[:4], (epoch, counter), *order[5 : len(WorkOrder._fields)]))
         self._process = process
         self._begun = monotonic()
-        lease = self.order.lease
-        asks_more = process.uplink.pulse.at_most(lease / _QUESTIONS)
+        lease, pulse = self.order.lease, process.uplink.pulse
+        asks_more = pulse.at_most(lease / _QUESTIONS)
+        self.item = Item(self.order, partial(_remaining, pulse, task, lease))
+        self._check_lease()
         if self.order.tell or asks_more:
             request.progress(None)
-        self.item = Item(self.order, partial(_remaining, process.uplink.pulse, task, lease))
         set_current_item(self.item)
+
+    def _check_lease(self) -> None:
+        """Hand the item back, not begun, where another worker may have it: so it is after this process was stopped.
+
+        Raises:
+            ToldFailure: so it is.
+        """
+        try:
+            self.item.check()
+        except LeaseLost as error:
+            raise ToldFailure(
+                self._answer(FAILED, str(error))._replace(is_begun=False), error, True, self._told
+            ) from None
+
+    @property
+    def _told(self) -> FailedItem:
+        return FailedItem(self.order.queue, self.order.id, self.order.attempt)
 
     def body(self, address: Address) -> dict[str, Any]:
         """The context and arguments that the item carries; at home where there is a trust policy.
@@ -87,7 +108,7 @@ class Attempt:
 
     def raised(self, error: BaseException) -> ToldFailure:
         """The answer to an item whose method has raised ``error``; to be raised: so the router's log has a failure."""
-        item = FailedItem(self.order.queue, self.order.id, self.order.attempt)
+        item = self._told
         if isinstance(error, RetryLater):
             return ToldFailure(self._answer(FAILED, str(error)[:_LONGEST], error.seconds), error, True, item)
         if isinstance(error, Reject):
@@ -127,6 +148,9 @@ def begun(order: Sequence[Any], process_of: Callable[[Task], Process]) -> Attemp
 
     Args:
         process_of: the engines of the link by which it came.
+
+    Raises:
+        ToldFailure: its lease is over, so that it is not to be begun here.
     """
     current = handling()
     assert current is not None

@@ -166,6 +166,7 @@ class WorkAnswer(NamedTuple):
         format, result: of one that is done and whose result is wanted.
         seconds: that the worker has worked at it.
         worker: the identity of its process.
+        is_begun: False: the worker has not begun it, because its lease was over; of what is above only ``text`` counts.
     """
 
     outcome: str
@@ -175,6 +176,7 @@ class WorkAnswer(NamedTuple):
     result: bytes = b""
     seconds: float = 0.0
     worker: str = ""
+    is_begun: bool = True
 
     @classmethod
     def of(cls, values: Sequence[Any]) -> Self:

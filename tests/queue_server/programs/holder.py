@@ -32,6 +32,12 @@ class Holder:
             raise
         print(f"ended {invoice}", flush=True)
 
+    def check(self, ctx: Any, invoice: Any) -> None:
+        """Say whether the lease goes on."""
+        item = rpcmq.current_item()
+        assert item is not None
+        print(f"checked {invoice} attempt {item.attempt}: {'held' if item.remaining() > 0 else 'lost'}", flush=True)
+
 
 def main(url: str) -> None:
     """Work until standard input ends."""
