@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from time import monotonic
 from typing import Any
 
@@ -42,14 +42,17 @@ class PeriodicItems:
     Args:
         owner: of this queue server.
         notes: of the store, as it was opened.
+        on_earlier: called when :meth:`next_deadline` may be earlier than it was.
     """
 
-    def __init__(self, queues: Queues, client: Client, owner: str, notes: Mapping[str, bytes]) -> None:
+    def __init__(
+        self, queues: Queues, client: Client, owner: str, notes: Mapping[str, bytes], on_earlier: Callable[[], object]
+    ) -> None:
         self._store = queues.store
         self._client = client
         self._owner = owner
         self._homes = PeriodicHomes(notes)
-        self._puts = PeriodicPuts(queues, notes, monotonic() + _HEARD, _clock(), _warn)
+        self._puts = PeriodicPuts(queues, notes, monotonic() + _HEARD, _clock(), _warn, on_earlier)
 
     @property
     def count(self) -> int:
@@ -59,10 +62,6 @@ class PeriodicItems:
     def is_known(self, key: PeriodicKey) -> bool:
         """Whether anybody puts the items of ``key``, as far as it was heard here."""
         return bool(self._homes.owner(key)) or key in self._puts
-
-    def on_earlier(self, then: Any) -> None:
-        """Have ``then`` called when :meth:`next_deadline` may be earlier than it was."""
-        self._puts.on_earlier = then
 
     def declare(self, periodic: Periodic, here: bool) -> Answer:
         """Put ``periodic`` from now on; the answer comes once that is on disk, or names the owner that has it.

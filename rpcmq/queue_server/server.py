@@ -89,13 +89,11 @@ class QueueServer:
         self.observer = Observer(self._watched)
         self._turns = Turns()
         self._claim = Claim(client, owner, self._store_id(recovered))
-        self.queues = Queues(self.store, recovered, monotonic(), self.wall)
+        self.queues = Queues(self.store, recovered, monotonic(), self.wall, self._wake.set)
         self.queues.on_ready = self._on_ready
-        self.queues.on_earlier = self._wake.set
         self._known = self.queues.names()
         self._declarations = Declarations(self.queues, client, owner, recovered.notes)
-        self.periodic = PeriodicItems(self.queues, client, owner, recovered.notes)
-        self.periodic.on_earlier(self._wake.set)
+        self.periodic = PeriodicItems(self.queues, client, owner, recovered.notes, self._wake.set)
 
     def _store_id(self, recovered: Recovered) -> str:
         """The id of the store, which it has from its first opening on."""

@@ -24,21 +24,22 @@ class DueItems:
         wall: turns monotonic seconds into milliseconds of the wall clock.
         has_room: whether a lane has so few in memory that more of it are to be read.
         became_due: called with each item.
+        on_earlier: called when :meth:`next_deadline` may be earlier than it was.
     """
 
     def __init__(
         self, store: StorePort, postponed: Iterable[Lane], wall: Callable[[float], int],
         has_room: Callable[[Lane], bool], became_due: Callable[[Stored | Damaged], object],
+        on_earlier: Callable[[], object] = lambda: None,
     ) -> None:  # fmt: skip
         self._store = store
         self._wall = wall
         self._has_room = has_room
         self._became_due = became_due
+        self._on_earlier = on_earlier
         self._lanes = {lane: _Place() for lane in postponed}
         #: The least time at which something is to be read (milliseconds of the wall clock); 0: never.
         self._next = _LOOK if self._lanes else 0
-        #: Called when :meth:`next_deadline` may be earlier than it was.
-        self.on_earlier: Callable[[], object] = lambda: None
 
     def look(self, lane: Lane) -> None:
         """An item of ``lane`` was postponed, or there is room for more of it."""
@@ -46,7 +47,7 @@ class DueItems:
         if place is None:
             place = self._lanes[lane] = _Place()
         place.next = self._next = _LOOK
-        self.on_earlier()
+        self._on_earlier()
 
     def tick(self, now: float) -> None:
         """Read what is due."""
@@ -84,7 +85,7 @@ class DueItems:
             place.next = due
             if due:
                 self._next = min(self._next or due, due)
-                self.on_earlier()
+                self._on_earlier()
 
         self._store.read_due(lane, until, place.read_to, _PAGE, _PAGE_BYTES, take)
 

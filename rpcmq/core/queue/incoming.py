@@ -24,6 +24,7 @@ class IncomingItems:
         put: puts the items that were found, and calls its last argument with the number of those that were new.
         is_there: whether the store can have any.
         now: monotonic seconds.
+        on_earlier: called when :meth:`next_deadline` may be earlier than it was.
     """
 
     def __init__(
@@ -32,6 +33,7 @@ class IncomingItems:
         put: Callable[[float, Sequence[Incoming], Callable[[int], object]], object],
         is_there: bool,
         now: float,
+        on_earlier: Callable[[], object] = lambda: None,
     ) -> None:
         self._store = store
         self._put = put
@@ -39,8 +41,7 @@ class IncomingItems:
         self._pause = _FIRST_PAUSE
         self._now = now
         self._is_looking = False
-        #: Called when :meth:`next_deadline` may be earlier than it was.
-        self.on_earlier: Callable[[], object] = lambda: None
+        self._on_earlier = on_earlier
 
     def tick(self, now: float) -> None:
         """Look, if it is time for it."""
@@ -60,7 +61,7 @@ class IncomingItems:
         self._is_looking = False
         self._pause = _FIRST_PAUSE if new else min(_LONGEST_PAUSE, 2 * self._pause)
         self._next = self._now if new else self._now + self._pause
-        self.on_earlier()
+        self._on_earlier()
 
     def next_deadline(self) -> float:
         """The time of the next look (monotonic seconds)."""

@@ -44,14 +44,17 @@ class PeriodicPuts:
         begins: monotonic seconds before which nothing is put.
         clock: milliseconds of the wall clock.
         warn: called with what people should know.
+        on_earlier: called when :meth:`next_deadline` may be earlier than it was.
     """
 
     def __init__(
-        self, queues: Queues, notes: Mapping[str, bytes], begins: float, clock: int, warn: Callable[[str], object]
-    ) -> None:
+        self, queues: Queues, notes: Mapping[str, bytes], begins: float, clock: int, warn: Callable[[str], object],
+        on_earlier: Callable[[], object] = lambda: None,
+    ) -> None:  # fmt: skip
         self._queues = queues
         self._begins = begins
         self._warn = warn
+        self._on_earlier = on_earlier
         self._clock = clock
         self._entries: dict[PeriodicKey, _Entry] = {}
         for name, raw in notes.items():
@@ -65,8 +68,6 @@ class PeriodicPuts:
                 self._entries[periodic.key] = _Entry(periodic, len(raw), last or clock | _BEGIN)
         #: The clock at which something is to be done.
         self._due = 0
-        #: Called when :meth:`next_deadline` may be earlier than it was.
-        self.on_earlier: Callable[[], object] = lambda: None
 
     def __len__(self) -> int:
         """Their number."""
@@ -104,7 +105,7 @@ class PeriodicPuts:
         self._entries[key] = entry
         self._due = 0
         self._queues.store.apply(changes, lambda verdicts: then(entry.row()))
-        self.on_earlier()
+        self._on_earlier()
 
     def remove(self, key: PeriodicKey, beside: Note, then: Callable[[bool], object]) -> None:
         """Put the items of ``key`` no more; ``then`` is told when that is durable whether there were any."""
@@ -180,7 +181,7 @@ class PeriodicPuts:
         else:
             entry.begin_after(last)
         self._due = min(self._due, entry.due)
-        self.on_earlier()
+        self._on_earlier()
 
 
 class _Entry:

@@ -78,19 +78,22 @@ class Queues:
     Args:
         now: monotonic seconds.
         wall: turns monotonic seconds into milliseconds of the wall clock.
+        on_earlier: called when :meth:`next_deadline` may be earlier than it was.
     """
 
-    def __init__(self, store: StorePort, recovered: Recovered, now: float, wall: Callable[[float], int]) -> None:
-        self.store = self._store = store
+    def __init__(
+        self, store: StorePort, recovered: Recovered, now: float, wall: Callable[[float], int],
+        on_earlier: Callable[[], object] = lambda: None,
+    ) -> None:  # fmt: skip
+        self.store = store
         self._recovered = recovered
         self._opened = now
-        self.wall = self._wall = wall
+        self.wall = wall
         self._is_clean = recovered.epoch == 1 or CLEAN in recovered.notes
         self._queues: dict[str, WorkQueue] = {}
         self._fences = count(1)
         postponed = [lane for lane, number in recovered.postponed.items() if number]
-        self._due = DueItems(store, postponed, wall, self._has_room_for_due, self._became_due)
-        self._due.on_earlier = self._say_earlier
+        self._due = DueItems(store, postponed, wall, self._has_room_for_due, self._became_due, on_earlier)
         self._now = now
         self._next_expiry = now
         #: Called with a queue in which there may be something to take.
@@ -104,10 +107,7 @@ class Queues:
         for name in [*self._horizons, *noted]:
             self.queue(name)
         store.on_reopened = self._recount
-        #: Called when :meth:`next_deadline` may be earlier than it was.
-        self.on_earlier: Callable[[], object] = lambda: None
-        self._incoming = IncomingItems(store, self._put_incoming, recovered.has_incoming, now)
-        self._incoming.on_earlier = self._say_earlier
+        self._incoming = IncomingItems(store, self._put_incoming, recovered.has_incoming, now, on_earlier)
         if CLEAN in recovered.notes:
             store.apply([Note(CLEAN, b"")], lambda verdicts: None)
 
@@ -119,7 +119,7 @@ class Queues:
             raw = recovered.notes.get(_POLICY + name)
             policy = Policy.from_bytes(raw) if raw else Policy()
             queue = self._queues[name] = WorkQueue(
-                name, self._store, policy, recovered.epoch, self._opened, self._wall, self._is_clean,
+                name, self.store, policy, recovered.epoch, self._opened, self.wall, self._is_clean,
                 self._horizons.pop(name, {}), self._fences,
             )  # fmt: skip
             queue.recount(recovered)
@@ -165,12 +165,12 @@ class Queues:
                 if queue.ready:
                     self.on_ready(queue)  # whoever was free meanwhile was given nothing
 
-        self._store.recount(take)
+        self.store.recount(take)
 
     def declare(self, now: float, name: str, policy: Policy, then: Callable[[], object]) -> None:
         """Give a queue other settings; ``then`` is called when they are durable."""
         self.queue(name).set_policy(now, policy)
-        self._store.apply([Note(_POLICY + name, policy.to_bytes())], lambda verdicts: then())
+        self.store.apply([Note(_POLICY + name, policy.to_bytes())], lambda verdicts: then())
 
     def put(
         self, now: float, name: str, items: list[NewItem], then: Callable[[list[Verdict]], object],
@@ -184,7 +184,7 @@ class Queues:
         Raises:
             Refused: the same, where nobody is there to be called: they may have been put before.
         """
-        queue, at = self.queue(name), self._wall(now)
+        queue, at = self.queue(name), self.wall(now)
         lanes = {priority: Lane(name, priority) for priority in {item.priority for item in items}}
         puts = [
             Put(
@@ -232,7 +232,7 @@ class Queues:
             queue.on_ready()
             then(verdicts)
 
-        self._store.apply([*puts, *notes], stored)
+        self.store.apply([*puts, *notes], stored)
 
     def _put_nothing(
         self, puts: list[Put], refusal: Refused, then: Callable[[list[Verdict]], object],
@@ -244,9 +244,9 @@ class Queues:
             elif not notes:
                 then(verdicts)
             else:
-                self._store.apply(notes, lambda noted: then(verdicts))
+                self.store.apply(notes, lambda noted: then(verdicts))
 
-        self._store.known([put._replace(body=b"") for put in puts], answered)
+        self.store.known([put._replace(body=b"") for put in puts], answered)
 
     def _put_incoming(self, now: float, found: Sequence[Incoming], then: Callable[[int], object]) -> None:
         """Put the items that users have put in transactions of their own; ``then`` gets the number of new ones."""
@@ -274,12 +274,12 @@ class Queues:
 
     def _refuse(self, items: list[Incoming]) -> None:
         """Bury incoming items whose ids other items have: nobody waits for an answer."""
-        at = self._wall(self._now)
+        at = self.wall(self._now)
         story = Story().with_ending(Ending(at, "", "rejected", "an item with this id has another content")).to_bytes()
         for item in items:
             body = Envelope(item.message, item.expires, item.series).to_bytes()
             change = Refuse(item.lane, item.place, at, body, story)
-            self._store.apply([change], partial(self._refused, self.queue(item.lane.queue), len(body)))
+            self.store.apply([change], partial(self._refused, self.queue(item.lane.queue), len(body)))
 
     def _refused(self, queue: WorkQueue, size: int, verdicts: list[Verdict]) -> None:
         if verdicts[0].number:
@@ -296,9 +296,6 @@ class Queues:
     def _became_due(self, item: Stored | Damaged) -> None:
         self.queue(item.lane.queue).became_due(item, self._now)
 
-    def _say_earlier(self) -> None:
-        self.on_earlier()
-
     def tick(self, now: float) -> None:
         """Read the items that are due, and those that came into the store by another way."""
         self._now = now
@@ -311,7 +308,7 @@ class Queues:
             return
         self._next_expiry = now + _EXPIRY
         for queue in self._queues.values():
-            queue.results.expire(self._wall(now))
+            queue.results.expire(self.wall(now))
 
     def next_deadline(self) -> float:
         """The time of the next :meth:`tick`, after which any queue may have something to take (monotonic seconds)."""
@@ -321,4 +318,4 @@ class Queues:
     def close(self) -> None:
         """It all ends in order: no worker has an item any more, unless one is left, or is lost with a series."""
         if not any(queue.running or queue.waits_for_lost for queue in self._queues.values()):
-            self._store.apply([Note(CLEAN, b"1")], lambda verdicts: None)
+            self.store.apply([Note(CLEAN, b"1")], lambda verdicts: None)

@@ -52,12 +52,11 @@ class WorkQueue:
         self._store = store
         self._policy = policy
         self._epoch = epoch
-        #: Turns monotonic seconds into milliseconds of the wall clock.
-        self.wall = self._wall = wall
+        self.wall = wall
         self._counter = counter
         doubt_until = -inf if is_clean else opened + policy.lease
         self._opened = wall(opened)
-        self.lanes = self._lanes = Lanes(name, store, lanes, doubt_until, lambda: self.on_ready())  # noqa: PLW0108 it is set later
+        self.lanes = Lanes(name, store, lanes, doubt_until, lambda: self.on_ready())  # noqa: PLW0108 it is set later
         self.tally = Tally()
         self.counters: Counter[str] = Counter()
         self._ages = Ages(name, store)
@@ -76,6 +75,8 @@ class WorkQueue:
         self.is_paused = self.is_draining = False
         #: Called when there may be something to take.
         self.on_ready: Callable[[], object] = lambda: None
+        #: Called when an item was postponed.
+        self.on_postponed: Callable[[Lane], object] = lambda lane: None
 
     # --- policy ------------------------------------------------------------------------------
 
@@ -111,15 +112,15 @@ class WorkQueue:
 
     def in_doubt(self, now: float) -> float:
         """Seconds for which workers may still have what a former life has given; 0: they have not."""
-        return max(0.0, self._lanes.doubt_until - now)
+        return max(0.0, self.lanes.doubt_until - now)
 
     def figures(self, now: float) -> dict[str, Any]:
         """The number of items by state, and in ``oldest`` the age in seconds of the oldest of them, where it is known.
 
         That of a ready item counts from its put, of one that runs from when it was given, of a dead one from its death.
         """
-        wall, oldest, ready = self._wall(now), {}, self.ready
-        if at := self._ages.ready(ready, chain(self._released, self._series.waiting, self._lanes.heads()), self._lanes):
+        wall, oldest, ready = self.wall(now), {}, self.ready
+        if at := self._ages.ready(ready, chain(self._released, self._series.waiting, self.lanes.heads()), self.lanes):
             oldest["ready"] = max(0, wall - at) / 1000
         if self._given:
             oldest["running"] = now - next(iter(self._given.values())).since
@@ -147,19 +148,19 @@ class WorkQueue:
         """A new item is in the store; :attr:`on_ready` is to be called after the last of them."""
         self.tally.items += 1
         self.tally.bytes += len(item.body)
-        self._lanes.accepted(item)
+        self.lanes.accepted(item)
 
     def postponed(self, of: Lane, number: int, size: int) -> None:
         """A new item of ``size`` bytes is in the store, which is due later."""
         self.tally.items += 1
         self.tally.bytes += size
         self.tally.postponed += 1
-        self._lanes.skipped(of, number)
+        self.lanes.skipped(of, number)
         self.on_postponed(of)
 
     def may_have_more(self, of: Lane) -> None:
         """An item of that lane is in the store whose number is not known."""
-        self._lanes.may_have_more(of)
+        self.lanes.may_have_more(of)
         self.on_ready()
 
     def became_due(self, item: Stored | Damaged, now: float) -> None:
@@ -167,12 +168,12 @@ class WorkQueue:
         self.tally.in_hand += 1
         if isinstance(item, Damaged):
             return self._bury_damaged(now, item)
-        self._lanes.became_due(item)
+        self.lanes.became_due(item)
         self.on_ready()
 
     def recount(self, content: Recovered) -> None:
         """Take over the numbers of items that the store has."""
-        self.tally.recount(self.name, self._lanes, content)
+        self.tally.recount(self.name, self.lanes, content)
         self.results.size = content.results.get(self.name, 0)
 
     def take(self, now: float) -> Given | None:
@@ -193,7 +194,7 @@ class WorkQueue:
 
     def _next(self, now: float) -> tuple[Stored, Envelope] | None:
         while self._released or not self._series.is_full:
-            item = self._released.popleft() if self._released else self._lanes.pop(now)
+            item = self._released.popleft() if self._released else self.lanes.pop(now)
             if item is None:
                 return None
             if isinstance(item, Damaged):
@@ -205,15 +206,15 @@ class WorkQueue:
             try:
                 envelope = Envelope.from_bytes(item.body)
             except ValueError as error:
-                ending = Ending(self._wall(now), "", "damaged", str(error))
+                ending = Ending(self.wall(now), "", "damaged", str(error))
                 self._bury(item, ending.at, Story.from_bytes(item.state).with_ending(ending), b"")
                 continue
-            if envelope.expires and self._wall(now) >= envelope.expires:
-                ending = Ending(self._wall(now), "", "expired", "nobody wanted it any more")
+            if envelope.expires and self.wall(now) >= envelope.expires:
+                ending = Ending(self.wall(now), "", "expired", "nobody wanted it any more")
                 self._bury(item, ending.at, Story.from_bytes(item.state).with_ending(ending), envelope.unique or None)
-            elif envelope.series and now < self._lanes.doubt_until:
+            elif envelope.series and now < self.lanes.doubt_until:
                 # Nobody knows of which series an item runs since the former life.
-                self._lanes.set_aside(item)
+                self.lanes.set_aside(item)
             elif envelope.series and envelope.series in self._series:
                 self._series.wait(envelope.series, item)
             else:
@@ -235,7 +236,7 @@ class WorkQueue:
 
     def next_deadline(self, now: float) -> float:
         """The time at which there may be something to take because time has passed (monotonic seconds)."""
-        times = (self._next_token, self._lanes.doubt_until, self._series.next_end)
+        times = (self._next_token, self.lanes.doubt_until, self._series.next_end)
         return min((each for each in times if each > now), default=inf)
 
     # --- items that are taken away ---------------------------------------------------------
@@ -248,7 +249,7 @@ class WorkQueue:
     @property
     def in_memory(self) -> Iterator[Stored]:
         """The items that are ready and come before those that are still in the store only."""
-        return chain(self._released, self._series.waiting, self._lanes.due, self._lanes.aside)
+        return chain(self._released, self._series.waiting, self.lanes.due, self.lanes.aside)
 
     def hold(self, now: float, keys: Iterable[Key]) -> set[Key]:
         """Give none of these items until :meth:`let_go`; return those of which that is sure.
@@ -257,17 +258,17 @@ class WorkQueue:
         """
         running = {(given.item.lane.priority, given.item.number) for given in self.given}
         held = set(keys) - running - self._held.keys()
-        held -= self._lanes.in_doubt(now, held)
+        held -= self.lanes.in_doubt(now, held)
         self._held |= dict.fromkeys(held)
         return held
 
     def may_run(self, now: float, item: Stored | Damaged) -> bool:
         """Whether a worker may run an item that is held and postponed: since a former life."""
-        return now < self._lanes.doubt_until and 0 < item.position.due <= self._opened
+        return now < self.lanes.doubt_until and 0 < item.position.due <= self._opened
 
     def let_go(self, held: set[Key], gone: set[Key]) -> None:
         """Give the items ``held`` again, but those that are ``gone`` from this queue, durably."""
-        items = [*self._lanes.discard(gone), *self._series.discard(gone)]
+        items = [*self.lanes.discard(gone), *self._series.discard(gone)]
         items += [item for item in self._released if (item.lane.priority, item.number) in gone]
         self._released = deque(item for item in self._released if (item.lane.priority, item.number) not in gone)
         for key in held:
@@ -309,7 +310,7 @@ class WorkQueue:
 
         changes: list[Change] = [Done(item.lane, item.number, len(item.body))]
         if given.keep_result:
-            until = self._wall(now or given.since) + given.keep_result
+            until = self.wall(now or given.since) + given.keep_result
             changes += self.results.keep(item, until, DONE, result, self._policy.max_result_bytes)
         tally.ending += 1
         self._store.apply(changes, ended)
@@ -319,11 +320,11 @@ class WorkQueue:
 
     def failed(self, now: float, fence: tuple[int, int], worker: str, text: str, again: float | None = None) -> bool:
         """The item has failed, and is tried again, in ``again`` seconds if that is not None."""
-        return self._comes_back(now, fence, Ending(self._wall(now), worker, "failed", text), again)
+        return self._comes_back(now, fence, Ending(self.wall(now), worker, "failed", text), again)
 
     def rejected(self, now: float, fence: tuple[int, int], worker: str, text: str) -> bool:
         """The item is not to be tried again."""
-        return self._comes_back(now, fence, Ending(self._wall(now), worker, "rejected", text), None)
+        return self._comes_back(now, fence, Ending(self.wall(now), worker, "rejected", text), None)
 
     def lost(self, now: float, fence: tuple[int, int], worker: str, text: str) -> bool:
         """Nobody knows whether the item runs, or has run: ``worker`` is lost; if empty, nobody knows who it was."""
@@ -332,7 +333,7 @@ class WorkQueue:
         if (given := self._given.get(fence)) is not None:
             self._series.lost(given.series, now + lease)
             delay = self._suspects.delay(now, lease) if worker else lease
-        return self._comes_back(now, fence, Ending(self._wall(now), worker, LOST if worker else IN_DOUBT, text), delay)
+        return self._comes_back(now, fence, Ending(self.wall(now), worker, LOST if worker else IN_DOUBT, text), delay)
 
     def not_begun(self, fence: tuple[int, int]) -> bool:
         """The item was not begun: it is among the next ones again, and nothing has been tried."""
@@ -386,7 +387,7 @@ class WorkQueue:
         self._store.apply(changes, buried)
 
     def _bury_damaged(self, now: float, item: Damaged) -> None:
-        ending = Ending(self._wall(now), "", "damaged", "its row in the store is not as it was written")
+        ending = Ending(self.wall(now), "", "damaged", "its row in the store is not as it was written")
         self._bury(item, ending.at, Story().with_ending(ending), b"")
         self.counters["damaged"] += 1
 
@@ -395,6 +396,3 @@ class WorkQueue:
         if given.series and (following := self._series.end(given.series)) is not None:
             self._released.append(following)
         self.on_ready()
-
-    #: Called when an item was postponed.
-    on_postponed: Callable[[Lane], object] = staticmethod(lambda lane: None)
