@@ -64,6 +64,7 @@ FOUND_LATER: dict[tuple[int, str], str] = {
     ): "the group of a cast that had run got its copy again before its consumer, which had had it, was asked",
     (1_001_820, ""): "a fanout that came from another router before its sender's own one read it was called a fault",
     (2_001_519, ""): "casts that were sent to the next life of a router, which reached nobody yet, ran twice",
+    (1_002_660, ""): "an idempotent call was offered again to a router that had it, sent back each time, and given up",
     (101_780, ""): "a service that came back said what it ran before it was asked for it, and lost it all the same",
 }
 

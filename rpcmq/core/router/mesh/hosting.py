@@ -122,13 +122,9 @@ class Hosting(MeshPart):
             self._dispatch.deliveries.deliver_waiting(now, consumer)  # it was kept for this one
             return
         is_call, calls = kind != _CAST, link.calls
+        is_displaced = flags & _IDEMPOTENT and self._displaces(now, link, consumer, message, is_call)
         # The copy of a call for a group has its key.
         is_here = is_call and key in calls
-        is_displaced = flags & _IDEMPOTENT and not is_here and _knows_it(consumer, key, message[STAMP])
-        if is_displaced:
-            # Its sender sends it again by way of another router, which gets the answer to what runs.
-            self._tell_former(consumer.in_flight[key], link, message[STAMP])
-            self._context.displace(now, consumer, key)
         if key in consumer.in_flight or is_here:
             later = _stamp_of(consumer.in_flight[key]) if flags & _IDEMPOTENT and not is_here else b""
             if later > message[STAMP]:
@@ -159,6 +155,25 @@ class Hosting(MeshPart):
         self._dispatch.deliveries.give(now, request, consumer, message)
         if is_displaced:
             self._dispatch.deliveries.deliver_waiting(now, consumer)
+
+    def _displaces(self, now: float, link: Link, consumer: Consumer, message: bytes, is_call: bool) -> bool:
+        """End earlier deliveries of an idempotent message that ``link`` offers; return whether ``consumer`` had one.
+
+        Its sender has sent it again by way of another router. Or the same one has not reached this router for a while,
+        and taken it for lost: sent back, it would come again at once, until it has been tried too often while it runs.
+        """
+        key, stamp = message[KEY], message[STAMP]
+        call = link.calls.get(key) if is_call else None
+        if call is not None and call.delivery is not None and call.delivery.consumer is not consumer:
+            if _stamp_of(call.delivery) >= stamp:
+                return False
+            self._requests.cancel(now, call)
+        former = consumer.in_flight.get(key)
+        if former is None or _stamp_of(former) > stamp:
+            return False
+        self._tell_former(former, link, stamp)
+        self._context.displace(now, consumer, key)
+        return True
 
     def _tell_former(self, former: Delivery, link: Link, stamp: bytes) -> None:
         """The consumer of ``former`` has that for the router at ``link`` now: its former owner forgets it."""
@@ -302,14 +317,6 @@ class Hosting(MeshPart):
         """Nothing is kept for it."""
         self._rooms.forget(now, neighbour.link)
         self._refusing.pop(neighbour.link, None)
-
-
-def _knows_it(consumer: Consumer, key: bytes, stamp: bytes) -> bool:
-    """Whether ``consumer`` has a message, and its process starts it no second time for an owner with ``stamp``."""
-    former = consumer.in_flight.get(key)
-    if former is None or not consumer.link.follows_mesh:
-        return False
-    return _stamp_of(former) <= stamp
 
 
 def _stamp_of(delivery: Delivery) -> bytes:

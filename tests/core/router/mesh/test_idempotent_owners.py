@@ -1,4 +1,4 @@
-"""Idempotent messages are not asked for: their sender sends them again, and the former owner gives them up."""
+"""Idempotent messages are not asked for: sender or owner send them again, and the former delivery is forgotten."""
 
 from __future__ import annotations
 
@@ -48,3 +48,81 @@ def test_the_former_owner_forgets_what_a_later_one_has_there(
     for name in "abc":
         assert unrest(net.router_of(name)) == []
         assert not net.router_of(name).dispatch.requests.drops.totals
+
+
+@pytest.mark.parametrize("follows_mesh", [True, False])
+def test_the_consumer_that_runs_it_has_it_for_the_later_owner_whatever_it_knows_of_the_mesh(
+    net: MeshNetwork, follows_mesh: bool
+) -> None:
+    node = net.process("node", router="b", follows_mesh=follows_mesh)
+    node.register("jobs", credit=5)
+    net.advance(1.0)
+    api = net.process("api", router="a")
+    call = api.request("jobs", flags=FLAGS, ttl=60)
+    api.move("c")
+    api.request("jobs", key=call.key, hops=1, flags=FLAGS | Flag.RESENT, ttl=60)
+    net.advance(0.1)
+    assert call.ends == [], "five attempts that come back at once are no reason to give up what runs"
+    node.reply(node.got(Kind.REQUEST)[-1], b"done")
+    net.advance(0.5)
+    assert call.end.payload == b"done"
+
+
+@pytest.fixture
+def two() -> MeshNetwork:
+    """Routers a and b, with no third one over which they could reach each other."""
+    made = MeshNetwork(names="ab", settings=Settings(recovery_seconds=0.0))
+    made.advance(2.0)
+    return made
+
+
+def fall_apart(net: MeshNetwork) -> None:
+    """Break the link of a and b for so long that each takes for lost what the other one has."""
+    net.cut("a", "b")
+    net.reset("a", "b")
+    net.advance(1.0)
+    net.heal("a", "b")
+    net.advance(1.0)
+
+
+@pytest.mark.parametrize("is_under_way", [False, True], ids=["it runs", "it comes late"])
+def test_a_call_that_a_router_has_which_was_away_goes_on(two: MeshNetwork, is_under_way: bool) -> None:
+    node = two.process("node", router="b")
+    node.register("jobs", credit=5)
+    two.advance(1.0)
+    api = two.process("api", router="a")
+    if is_under_way:
+        two.cut("a", "b")
+    call = api.request("jobs", flags=FLAGS, ttl=60)
+    two.advance(0.1)
+    fall_apart(two)
+    assert call.ends == [], "the router of the consumer that runs it is back"
+    given = node.got(Kind.REQUEST)
+    assert [message.header.attempt for message in given] == [0, 1]
+    node.reply(given[0], b"late")
+    node.reply(given[1], b"done")
+    assert call.end.payload == b"done"
+    for name in "ab":
+        assert unrest(two.router_of(name)) == []
+        assert not two.router_of(name).dispatch.requests.drops.totals
+
+
+def test_the_later_attempt_of_a_call_goes_to_another_consumer_and_the_former_one_is_told(two: MeshNetwork) -> None:
+    nodes = [two.process(f"node-{number}", router="b") for number in range(2)]
+    for node in nodes:
+        node.register("jobs")
+    two.advance(1.0)
+    api = two.process("api", router="a")
+    call = api.request("jobs", flags=FLAGS, ttl=60)
+    two.advance(0.1)
+    fall_apart(two)
+    given = {node.take(Kind.REQUEST): node for node in nodes}
+    first, second = sorted(given, key=lambda request: request.header.attempt)
+    assert [message.key for message in given[first].got(Kind.CANCEL)] == [call.key]
+    assert call.ends == [] and given[second].got(Kind.CANCEL) == []
+    given[second].reply(second, b"done")
+    given[first].reply(first, b"late")
+    assert call.end.payload == b"done"
+    two.advance(1.0)
+    for name in "ab":
+        assert unrest(two.router_of(name)) == []
