@@ -31,6 +31,9 @@ def queue_problems(client: Client, owner: str, timeout: float) -> Iterator[tuple
         return
     if answer["store"]["waits_for"]:
         yield "queues", f"their store does not answer: {answer['store']['waits_for']}", "nothing is lost; puts wait"
+    if faults := answer["store"].get("faults", 0):
+        text = f"{counted(faults, 'answer')} of their store could not be used, by an error in rpcmq"
+        yield "queues", text, f"the log of {owner} has each with its traceback: report it"
     for row in answer["queues"]:
         name = row["queue"]
         if row["state"] == "stands still" or (row["state"] == "paused" and row["ready"]):

@@ -154,13 +154,8 @@ class _Program:
         is_opening = self._server is None and not waits_for
         if not waits_for and not is_opening and not self._is_linked:
             waits_for = f"the router at {self._url}"
-        store = {
-            "where": shown(self._arguments.store),
-            "unanswered": self._store.unanswered,
-            "restarts": self._store.restarts,
-        }
         about = {"url": self._url, "owner": self._owner, "waits_for": waits_for, "is_opening": is_opening}
-        return {**about, "store": store}
+        return {**about, "store": self._store.state()}
 
     def _figures(self) -> Mapping[str, Any]:
         return {} if self._server is None else self._server.observer.rows

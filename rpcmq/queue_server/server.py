@@ -247,7 +247,7 @@ class QueueServer:
 
     def _serve_operators(self) -> None:
         look = Look(
-            self._about, self.queues, self._watched, self.observer.look, self._state_of_store, self._turns,
+            self._about, self.queues, self._watched, self.observer.look, self.store.state, self._turns,
             self.periodic.rows,
         )  # fmt: skip
         change = Change(self.queues, self._watched, self.open, self._close_unused, self.periodic.remove)
@@ -268,10 +268,6 @@ class QueueServer:
         router = self._client.process.uplink.router
         by = {"router": "" if router is None else router.router, "is_heir": bool(self._heir)}
         return {"owner": self._owner, "by": {**by, "pid": os.getpid(), "host": gethostname()}}
-
-    def _state_of_store(self) -> dict[str, Any]:
-        store = self.store
-        return {"waits_for": store.problem, "unanswered": store.unanswered, "restarts": store.restarts}
 
     def _step(self) -> None:
         now = monotonic()

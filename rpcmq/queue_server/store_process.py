@@ -93,7 +93,7 @@ class StoreProcess:
     Attributes:
         waits_for: the reason for which nothing is answered at present; empty: nothing is the matter.
         restarts: number of times that the process has died.
-        faults: answers that could not be used, because whoever waited for them raised.
+        faults: number of answers that could not be used, because whoever waited for them raised: an error in rpcmq.
         was_taken: another router has, or has had, the items since they were read: what is known of them is outdated.
     """
 
@@ -218,6 +218,16 @@ class StoreProcess:
         if not self.waits_for and self._open and monotonic() - self._moved > _SILENCE:
             return f"it has answered nothing for more than {_SILENCE:g} s"
         return self.waits_for
+
+    def state(self) -> dict[str, Any]:
+        """The state of the store, for people to see."""
+        return {
+            "where": self._shown,
+            "waits_for": self.problem,
+            "unanswered": self.unanswered,
+            "restarts": self.restarts,
+            "faults": self.faults,
+        }
 
     # --- the process -------------------------------------------------------------------------
 

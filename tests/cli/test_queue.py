@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from rpcmq import Client, Reject, Worker
+from rpcmq.cli.doctor_queues import queue_problems
 from rpcmq.cli.output import Output
 from rpcmq.errors import AccessDenied
 from rpcmq.testing import InProcessRouter, eventually, routers
@@ -240,6 +241,15 @@ def test_doctor_tells_of_dead_items_and_of_paused_queues(system: list[InProcessR
     assert "1 waiting item" in findings[0]["text"] and "paused by an operator" in findings[0]["text"]
     assert (findings[1]["text"], findings[1]["todo"]) == ("1 dead item", "rpcmq queue dead ill tells the reasons")
     assert not [each for each in _findings(invoke, system[2]) if "queue" in each["about"]]
+
+
+def test_doctor_tells_of_answers_of_the_store_that_could_not_be_used() -> None:
+    class Stub:
+        def call(self, *args: Any, **options: Any) -> dict[str, Any]:
+            return {"store": {"waits_for": "", "faults": 2}, "queues": []}
+
+    ((about, text, todo),) = queue_problems(cast(Client, Stub()), "a", 1.0)
+    assert about == "queues" and text.startswith("2 answers of their store could not be used") and "log of a" in todo
 
 
 def _findings(invoke: Invoke, router: InProcessRouter) -> list[dict[str, Any]]:

@@ -148,7 +148,7 @@ def test_an_answer_that_cannot_be_used_costs_no_other(open_store: Open) -> None:
     store.apply([put(1)], lambda verdicts: 1 // 0)
     store.apply([put(2)], answers.append)
     eventually(lambda: answers)
-    assert store.faults == 1 and answers == [[Verdict(2)]] and store.restarts == 0
+    assert store.state()["faults"] == 1 and answers == [[Verdict(2)]] and store.restarts == 0
 
 
 def test_the_next_life_has_what_was_accepted(open_store: Open) -> None:
