@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rpcmq.client.consumer import ANSWERED, Consumer
+from rpcmq.client.later import Kept
 from rpcmq.client.request import Request
 from rpcmq.client.router_consumers import new_consumer
 from rpcmq.client.task_answers import is_done
@@ -18,7 +19,12 @@ from rpcmq.core.process.task import Task
 from rpcmq.transport.home import Home, at_home
 from rpcmq.wire import Address
 
-__all__ = ["IncomingMessage", "MessageConsumer", "is_serving"]
+__all__ = ["KEPT", "IncomingMessage", "MessageConsumer", "is_serving"]
+
+#: Returned by a handler that keeps the message: it runs until it is ended from any thread, and none waits for that.
+KEPT: Any = object()
+#: Signs of life in the time after which a caller gives up without one.
+_BEATS = 3
 
 
 class IncomingMessage(Request):
@@ -32,7 +38,7 @@ class IncomingMessage(Request):
     ``deadline``, ``remaining``, ``cancelled`` and ``progress()``.
     """
 
-    __slots__ = ("_consumer", "body", "items_sent", "shell")
+    __slots__ = ("_consumer", "_is_let_go", "body", "items_sent", "kept", "shell")
 
     def __init__(self, consumer: Consumer, task: Task, body: dict[str, Any]) -> None:
         super().__init__(task, consumer.progress)
@@ -40,6 +46,9 @@ class IncomingMessage(Request):
         self.shell = consumer.shell
         self.body = body
         self.items_sent = 0
+        #: Answered once the message has ended; of use to the consumer where the handler has kept it.
+        self.kept: Kept[Any] = Kept()
+        self._is_let_go = False
 
     @property
     def home(self) -> Home:
@@ -55,6 +64,33 @@ class IncomingMessage(Request):
     def done(self) -> bool:
         """Whether nothing more is sent. A call was answered, or its caller is gone; a cast is acknowledged."""
         return is_done(self._task)
+
+    @property
+    def longest_silence(self) -> float | None:
+        """Seconds after which the caller gives up without a sign of life; None: it asks for none."""
+        beat: Any = self.body.get("keepalive") if self.is_call else None
+        # A peer may have put anything there.
+        is_time = type(beat) in (int, float) and 0 < beat < 1e9
+        return round(beat * _BEATS, 3) if is_time else None
+
+    def show_life(self) -> None:
+        """Tell the caller of a call that it is being worked at; for consumers with ``beats=False``."""
+        if self.is_call and not self.done:
+            self.progress(None)
+
+    @at_home
+    def settle(self) -> bool:
+        """End a cast that the handler has kept: it is given to nobody else any more.
+
+        Returns:
+            Whether it still was this process's: not if its router has taken this process for lost since, and may have
+            given it to another one. Always False for calls, of which nothing is changed.
+        """
+        if self.is_call:
+            return False
+        is_ours = self._task.is_wanted
+        self._let_go()
+        return is_ours
 
     @at_home
     def send_item(self, value: Any) -> bool:
@@ -82,19 +118,22 @@ class IncomingMessage(Request):
         Raises:
             PayloadError: ``value`` cannot be encoded; the call is not done.
         """
-        if not self.is_call or self.done:
+        if not self.is_call:
             return
-        if self.items_sent:
-            self.send_item(value)
-            self.end()
-        else:
-            self._consumer.answers.reply(self._task, value)
+        if not self.done:
+            if self.items_sent:
+                self.send_item(value)
+                self.end()
+            else:
+                self._consumer.answers.reply(self._task, value)
+        self._let_go()
 
     @at_home
     def end(self) -> None:
         """End the stream; without an item, a plain ``call`` returns None. The call is done."""
         if self.is_call and not self.done:
             self._consumer.streams.end(self._task)
+        self._let_go_call()
 
     @at_home
     def fail(self, error: BaseException) -> None:
@@ -104,12 +143,23 @@ class IncomingMessage(Request):
         """
         if self.is_call and (self.cancelled or not self.done):
             self._consumer.answers.fail(self._task, error)
+        self._let_go_call()
 
     @at_home
     def wait(self) -> None:
         """Wait until the call is done, or its caller has given up."""
         if self.is_call:
             self._consumer.answers.wait(self._task)
+
+    def _let_go_call(self) -> None:
+        if self.is_call:
+            self._let_go()
+
+    def _let_go(self) -> None:
+        """Let the consumer go on to the next message, if the handler has kept this one."""
+        if not self._is_let_go:
+            self._is_let_go = True
+            self.kept.answer(ANSWERED)
 
 
 class MessageConsumer:
@@ -120,11 +170,15 @@ class MessageConsumer:
         address: what is consumed.
         handle: called with an :class:`IncomingMessage`, in a greenlet of its own; in one of ``concurrency`` threads
             where the client lives in plain threads. What it returns is ignored. A call that it has not answered stays
-            open, and counts as running, until somebody answers it or the caller gives up. A cast is acknowledged when
-            it returns. What it raises fails the call, and is logged.
+            open, and counts as running, until somebody answers it or the caller gives up, and a thread or greenlet
+            waits for that. A cast is acknowledged when it returns. What it raises fails the call, and is logged. Where
+            it returns :data:`KEPT` nothing waits: a call runs until it is answered, a cast until it is settled, from
+            any thread, also where the caller gives up meanwhile.
         concurrency: how many messages may run at once, 1 to 65535; more wait in the router.
         group: consume a group of the topic: it gets a copy of each message, for one of its consumers.
         direct: also listen for direct calls, which do not pass the router.
+        beats: send signs of life to callers that ask for them (``sign_of_life``), as long as this process lives; if
+            not, :meth:`IncomingMessage.show_life` does.
 
     Raises:
         UsageError: a wrong argument.
@@ -139,11 +193,13 @@ class MessageConsumer:
         concurrency: int = 64,
         group: str = "",
         direct: bool = False,
+        beats: bool = True,
     ) -> None:
         self._handle = handle
         self._consumer = client.home.run(
-            new_consumer, client, address, self._invoke, concurrency=concurrency, group=group, direct=direct
-        )
+            new_consumer, client, address, self._invoke, concurrency=concurrency, group=group, direct=direct,
+            beats=beats,
+        )  # fmt: skip
         self.shell = self._consumer.shell
 
     @property
@@ -184,8 +240,8 @@ class MessageConsumer:
         return self._consumer.stop(timeout)
 
     def _invoke(self, task: Task, body: dict[str, Any]) -> Any:
-        self._handle(IncomingMessage(self._consumer.at(task), task, body))
-        return ANSWERED
+        message = IncomingMessage(self._consumer.at(task), task, body)
+        return message.kept if self._handle(message) is KEPT else ANSWERED
 
 
 def is_serving(client: ClientVerbs) -> bool:

@@ -10,7 +10,7 @@ from time import monotonic
 from typing import Any
 
 from rpcmq.client.interrupts import is_interrupt
-from rpcmq.client.later import Later
+from rpcmq.client.later import Kept, Later
 from rpcmq.client.methods import ASYNC
 from rpcmq.client.process import Process
 from rpcmq.client.request import set_current_request
@@ -52,10 +52,12 @@ class Consumer:
         address: what is consumed.
         invoke: called with (task, body), where body is the decoded payload. What it returns, yields or
             raises goes back to the caller; :data:`ANSWERED` if it answers by itself, now or later; a
-            :class:`~rpcmq.client.later.Later`: what that is answered with.
+            :class:`~rpcmq.client.later.Later`: what that is answered with, which is :data:`ANSWERED` if it has
+            answered by itself.
         concurrency: how many run at once; more wait in the router.
         group: consume a group of the topic: it gets a copy of each message, for one of its consumers.
         direct: also listen for direct calls, which do not pass the router.
+        beats: send signs of life to callers that ask for them, while the process lives.
         new_workers: makes the workers that run tasks, which may wait for a worker; default: workers of its own.
 
     Raises:
@@ -71,6 +73,7 @@ class Consumer:
         concurrency: int = 64,
         group: str = "",
         direct: bool = False,
+        beats: bool = True,
         new_workers: NewWorkers | None = None,
     ) -> None:
         if not 1 <= concurrency <= 65535:
@@ -83,6 +86,7 @@ class Consumer:
         self._concurrency = concurrency
         self._group = group
         self._direct = direct
+        self._beats = beats
         self._workers = self._new_workers(concurrency) if new_workers is None else new_workers(self._run_if_awaited)
         self._outside = shell.outside
         self._registration: Registration | None = None
@@ -254,29 +258,28 @@ class Consumer:
 
     def _run(self, task: Task) -> None:
         """Run ``task``, beside the loop, which has started it."""
-        process = self._link.process
         set_current_request(task, self.progress)
         keepalive: Handle | None = None
         try:
             body = self._body(task)
-            if task.is_call and "keepalive" in body:
+            if task.is_call and self._beats and "keepalive" in body:
                 keepalive = self._keep_alive(task, float(body["keepalive"]))
             result = self._call(self._invoke, task, body)
             kind = type(result)
-            if kind is Later and task.is_call:
+            if kind is Kept or (kind is Later and task.is_call):
                 result.then(partial(self._end_later, task, keepalive))
                 keepalive = None
             elif kind not in PLAIN_VALUES and (kind in _ASYNC or hasattr(kind, "__next__")):
                 self._stream(task, result)
             elif not task.is_call:
-                process.tasks.settle(monotonic(), task, Outcome.OK)
+                self._end(task)
             elif result is not ANSWERED:
                 self.answers.reply(task, result)
             else:
                 if not is_done(task):
                     self.answers.wait(task)
                 if not task.has_ended:
-                    self.streams.end(task)
+                    self._end(task)
         except BaseException as error:
             self.answers.fail(task, error)
             # Anything else, such as SystemExit or a gevent.Timeout, has been reported to the caller and ends here.
@@ -286,15 +289,25 @@ class Consumer:
             self._finish(task, keepalive)
 
     def _end_later(self, task: Task, keepalive: Handle | None, result: Any) -> None:
-        """Answer ``task``, whose method has returned before it had the result."""
+        """End ``task``, whose method has returned before it had the result."""
         try:
-            self.answers.reply(task, result)
+            if result is not ANSWERED:
+                self.answers.reply(task, result)
+            elif not task.has_ended:
+                self._end(task)
         except BaseException as error:
             self.answers.fail(task, error)
             if is_interrupt(error):
                 raise
         finally:
             self._finish(task, keepalive)
+
+    def _end(self, task: Task) -> None:
+        """End ``task`` without an answer: a cast is done, and a call has been lost with its router."""
+        if task.is_call:
+            self.streams.end(task)
+        else:
+            self._link.process.tasks.settle(monotonic(), task, Outcome.OK)
 
     def _finish(self, task: Task, keepalive: Handle | None) -> None:
         process = self._link.process

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-__all__ = ["Later"]
+__all__ = ["Kept", "Later"]
 
 T = TypeVar("T")
 
@@ -34,3 +34,9 @@ class Later(Generic[T]):
         self._then = then
         for value in self._values:
             then(value)
+
+
+class Kept(Later[T]):
+    """The same of a message that another thread ends: a cast, too, runs until then."""
+
+    __slots__ = ()

@@ -43,13 +43,14 @@ def new_consumer(
     concurrency: int = 64,
     group: str = "",
     direct: bool = False,
+    beats: bool = True,
 ) -> AnyConsumer:
     """Make a consumer over ``client``, at its router or at all of its routers. At home; as for :class:`Consumer`.
 
     Raises:
         UsageError: a wrong argument.
     """
-    options: dict[str, Any] = {"concurrency": concurrency, "group": group, "direct": direct}
+    options: dict[str, Any] = {"concurrency": concurrency, "group": group, "direct": direct, "beats": beats}
     if len(client.config.router) == 1:
         return Consumer(client, address, invoke, **options)
     workers = SharedWorkers(client.shell, concurrency)

@@ -13,7 +13,7 @@ from gevent import monkey
 
 from rpcmq import Address, Client
 from rpcmq.adapters.calling import LegacyMessage
-from rpcmq.adapters.serving import IncomingMessage, MessageConsumer, is_serving
+from rpcmq.adapters.serving import KEPT, IncomingMessage, MessageConsumer, is_serving
 from rpcmq.errors import CallTimeout, PayloadError, RemoteError, UsageError
 from rpcmq.testing import eventually
 
@@ -204,3 +204,84 @@ def test_a_consumer_is_started_once(client: Client, listen: Listen) -> None:
     assert consumer.stop(10)
     (topic,) = [row for row in client.query("topics")["topics"] if row["topic"] == "work"]
     assert topic["consumers"] == []
+
+
+def test_a_handler_keeps_messages_for_which_nothing_waits(client: Client, listen: Listen) -> None:
+    got: list[IncomingMessage] = []
+
+    def handle(message: IncomingMessage) -> Any:
+        got.append(message)
+        return KEPT
+
+    consumer = listen(handle, concurrency=2)
+    asked = gevent.spawn(client.call, None, "work", body(n=1), 10)
+    client.cast(None, "work", body(n=2), confirm=True)
+    client.cast(None, "work", body(n=3), confirm=True)
+    eventually(lambda: len(got) == 2)
+    assert not consumer.stop(0)
+    call, cast = sorted(got, key=lambda message: not message.is_call)
+    assert not call.done and not cast.done
+    assert not call.settle() and not call.done
+    assert cast.settle() and cast.done
+    start_new_thread(lambda: call.reply("one"), ())
+    assert asked.get(timeout=20) == "one"
+    assert consumer.stop(10)
+    listen(got.append)
+    eventually(lambda: [message.body["args"]["n"] for message in got[2:]] == [3])
+
+
+def test_a_message_may_be_ended_before_its_handler_has_kept_it(client: Client, listen: Listen) -> None:
+    def handle(message: IncomingMessage) -> Any:
+        message.reply("early")
+        message.settle()
+        return KEPT
+
+    consumer = listen(handle, concurrency=1)
+    assert [client.call(None, "work", body(), 10) for _ in range(3)] == ["early"] * 3
+    client.cast(None, "work", body(), confirm=True)
+    assert client.call(None, "work", body(), 10) == "early"
+    assert consumer.stop(10)
+
+
+def test_a_kept_call_runs_on_when_its_caller_gives_up(client: Client, listen: Listen) -> None:
+    got: list[IncomingMessage] = []
+
+    def handle(message: IncomingMessage) -> Any:
+        got.append(message)
+        return KEPT
+
+    consumer = listen(handle, concurrency=1)
+    with pytest.raises(CallTimeout):
+        client.call(None, "work", body(), 0.2)
+    eventually(lambda: got[0].cancelled)
+    assert not consumer.stop(0)
+    got[0].reply("too late")
+    assert consumer.stop(10)
+
+
+def test_signs_of_life_may_be_left_to_the_handler(client: Client, listen: Listen) -> None:
+    got: list[IncomingMessage] = []
+
+    def handle(message: IncomingMessage) -> Any:
+        got.append(message)
+        return KEPT
+
+    consumer = listen(handle, beats=False)
+    with pytest.raises(CallTimeout, match=r"no sign of life for 0\.3 s"):
+        client.call(None, "work", body(), 10, sign_of_life=0.3)
+    assert got[0].longest_silence == 0.3
+    got[0].show_life()
+    asked = gevent.spawn(client.call, None, "work", body(), 10, sign_of_life=0.6)
+    eventually(lambda: len(got) == 2)
+    for _ in range(4):
+        gevent.sleep(0.2)
+        got[1].show_life()
+    got[1].reply("alive")
+    assert asked.get(timeout=20) == "alive"
+    got[0].reply("too late")
+    client.cast(None, "work", body(), confirm=True)
+    eventually(lambda: len(got) == 3)
+    assert got[2].longest_silence is None
+    got[2].show_life()
+    got[2].settle()
+    assert consumer.stop(10)
