@@ -39,7 +39,8 @@ _unpack = HEADER.unpack_from
 # Looking up a member of an enum costs on the hot path.
 _CAST = int(Kind.CAST)
 _REQUEST = int(Kind.REQUEST)
-_SEALED, _RESENT = Flag.SEALED, Flag.RESENT
+_SEALED, _RESENT, _FANOUT = Flag.SEALED, Flag.RESENT, Flag.FANOUT
+_MAY_COME_AGAIN = Flag.RESENT | Flag.FANOUT
 _ANSWERS = (int(Kind.REPLY), int(Kind.FAULT), int(Kind.END))
 _SENT = int(Kind.CLOCK_STAMP)
 _ITEM = int(Kind.ITEM)
@@ -190,7 +191,11 @@ class TaskTable:
             return
         if message[KIND_AT] == _CAST:
             key = message[KEY]
-            if message[LOW_FLAGS_AT] & _RESENT and self.recent.is_known(key, registration.group):
+            flags = message[LOW_FLAGS_AT]
+            if flags & _MAY_COME_AGAIN and (
+                (flags & _RESENT and self.recent.is_known(key, registration.group))
+                or (flags & _FANOUT and witness.is_active and witness.had_copy(key, tag))
+            ):
                 self.counters["duplicate casts dropped"] += 1
                 self._settlements.add(tag, key, message[ATTEMPT_AT], Outcome.OK, 0)
                 return

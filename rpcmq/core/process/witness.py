@@ -8,7 +8,8 @@ first is gone. Owners are ordered by their *stamps*. The rules are those of docs
   caller's process has it (``keep``: :mod:`rpcmq.core.process.kept_answers`).
 * It refuses what an earlier owner delivers, and tells it of the later one (``fence``).
 
-Streams, idempotent messages and fanouts are not asked for: they end, or are sent to another consumer.
+Streams, idempotent messages and fanouts are not asked for: they end, or are sent to another consumer. A consumer that
+another router has given its copy of a fanout takes no other one.
 """
 
 from __future__ import annotations
@@ -64,7 +65,8 @@ class Witness:
     """
 
     __slots__ = (
-        "_counters", "_promises", "_recent", "_registrations", "_settlements", "_uplink", "answers", "is_active",
+        "_copies", "_counters", "_promises", "_recent", "_registrations", "_settlements", "_uplink", "answers",
+        "is_active",
     )  # fmt: skip
 
     def __init__(
@@ -82,6 +84,9 @@ class Witness:
         self._settlements = settlements
         self._counters = counters
         self.is_active = False
+        #: Fanouts of which a registration had a copy.
+        self._copies = RecentMessages()
+        self._copies.look_up_often()
         self.answers = KeptAnswers(counters, max_bytes)
         #: The earliest owner that each message may be started for, by key; of casts by key and group.
         self._promises: OrderedDict[bytes, bytes] = OrderedDict()
@@ -122,6 +127,18 @@ class Witness:
             if key in registration.running:
                 return False
         return True
+
+    def had_copy(self, key: bytes, tag: int) -> bool:
+        """Whether the registration ``tag`` had its copy of the fanout ``key`` before; from now on it had.
+
+        Each router makes copies for its own consumers, when it gets the fanout. One that has had its copy, and goes on
+        at another router, may be there before the fanout is.
+        """
+        name = str(tag)  # each registration of this process has a copy of its own
+        if self._copies.is_known(key, name):
+            return True
+        self._copies.add(key, name)
+        return False
 
     def refuses_cancel(self, message: bytes, task: Task) -> bool:
         """Whether ``message``, a CANCEL, is of an earlier owner of ``task`` than the one that waits for it."""

@@ -404,6 +404,19 @@ def test_in_any_order_nothing_starts_twice_or_against_a_promise(steps: list[Step
         server.sent()
 
 
+def test_a_copy_of_a_fanout_that_comes_by_another_router_again_is_not_started_again(server: Server) -> None:
+    server.register(tag=5)
+    copy: dict[str, Any] = {"kind": Kind.CAST, "flags": Flag.FANOUT}
+    tasks = [server.delivered(1, consumer=tag, **copy) for tag in (0, 5)]
+    assert None not in tasks, "each consumer of a process has its own"
+    server.move()
+    assert server.delivered(1, consumer=0, **copy) is None
+    assert [row[0] for row in settled(server.sent())] == [key(1)], "the router lets go of it"
+    assert server.delivered(1, consumer=5, **copy) is None
+    assert server.delivered(2, consumer=5, **copy) is not None
+    assert server.serving.counters["duplicate casts dropped"] == 2
+
+
 def test_what_runs_is_not_counted_on_again_before_its_next_owner_could_say_otherwise(server: Server) -> None:
     pulse = server.uplink.pulse
     pulse.counted_on = -10.0
