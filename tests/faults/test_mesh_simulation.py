@@ -66,6 +66,7 @@ FOUND_LATER: dict[tuple[int, str], str] = {
     (2_001_519, ""): "casts that were sent to the next life of a router, which reached nobody yet, ran twice",
     (1_002_660, ""): "an idempotent call was offered again to a router that had it, sent back each time, and given up",
     (1_002_902, ""): "a service that had a fanout got it again at its next router, which had been cut off meanwhile",
+    (1_002_945, ""): "lost events were kept to be told to a router that never subscribed again",
     (101_780, ""): "a service that came back said what it ran before it was asked for it, and lost it all the same",
 }
 

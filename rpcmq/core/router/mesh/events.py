@@ -26,7 +26,7 @@ from rpcmq.core.router.mesh.part import MeshContext, MeshPart
 from rpcmq.core.router.mesh.waiting_subscribers import WaitingSubscribers
 from rpcmq.core.router.model import Link
 from rpcmq.core.router.pubsub.other_routers import Pattern
-from rpcmq.core.router.pubsub.subscriber import NeighbourSubscriber, Subscriber
+from rpcmq.core.router.pubsub.subscriber import NeighbourSubscriber, Subscriber, notices_by_topic
 from rpcmq.errors import ProtocolError
 from rpcmq.payload.format import ALL
 from rpcmq.wire import KEY, ORIGIN, Address, Kind, address_of
@@ -74,9 +74,7 @@ class Events(MeshPart):
         link.accepts = ALL  # its processes', of which it knows
         if resumed:
             return
-        for id, incarnation in list(self._untold):
-            if id == neighbour.identity.id and incarnation != neighbour.identity.incarnation:
-                del self._untold[id, incarnation]
+        self._tell_losses(neighbour)
         known = NeighbourPatterns(neighbour, self._pubsub.patterns, self._settings.router_id)
         self._neighbours[link] = known
         known.tell_all(self._pubsub.patterns)
@@ -102,6 +100,14 @@ class Events(MeshPart):
     def next_deadline(self) -> float:
         """The time of the next :meth:`tick` (monotonic seconds)."""
         return min(self._retry_at, self.waiting.next_deadline())
+
+    def _tell_losses(self, neighbour: Neighbour) -> None:
+        """Tell a new neighbour at once what was lost with its last link: whether it subscribes again is not known."""
+        present = _life_of(neighbour)
+        for life in [each for each in self._untold if each[0] == present[0]]:
+            lost = self._untold.pop(life)
+            for notice in notices_by_topic(lost) if life == present else ():
+                neighbour.link.send(notice)
 
     # --- subscriptions of this router's processes --------------------------------------------
 
@@ -168,18 +174,11 @@ class Events(MeshPart):
         if pattern not in link.patterns:
             if link.window is None:
                 link.window = NeighbourSubscriber(SubscribeBody.of(message).window)
-                self._tell_losses(now, link, link.window)
             refusal = self._refusal(link, link.window, pattern)
             if not refusal:
                 self._pubsub.add(now, link, pattern)
                 link.window.pattern_bytes += _size_of(pattern)
         link.send(SubscribedBody(pattern="", refusal=refusal).message(key=message[KEY]))
-
-    def _tell_losses(self, now: float, link: Link, subscriber: Subscriber) -> None:
-        known = self._neighbours.get(link)
-        if known is not None:
-            subscriber.lost.update(self._untold.pop(_life_of(known.neighbour), ()))
-            self._pubsub.link_changed(now, link)
 
     def _refusal(self, link: Link, subscriber: Subscriber, pattern: Pattern) -> str:
         """Return the limit that one more pattern of a neighbour exceeds; empty: none."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from rpcmq.wire import Kind, address_of, pack
 
-__all__ = ["NeighbourSubscriber", "Subscriber"]
+__all__ = ["NeighbourSubscriber", "Subscriber", "notices_by_topic"]
 
 #: Topics of which losses are counted one by one for a neighbour, until it is told.
 _MAX_LOST_TOPICS = 1000
@@ -64,5 +64,10 @@ class NeighbourSubscriber(Subscriber):
     def notices(self) -> Iterator[bytes]:
         """The LOST messages about the losses so far, one for each topic."""
         lost, self.lost = self.lost, Counter()
-        for address, count in lost.items():
-            yield pack(Kind.LOST, min(count, _MAX_COUNT).to_bytes(4), address=address)
+        return notices_by_topic(lost)
+
+
+def notices_by_topic(lost: Counter[bytes]) -> Iterator[bytes]:
+    """The LOST messages for another router about the events ``lost``, by their addresses."""
+    for address, count in lost.items():
+        yield pack(Kind.LOST, min(count, _MAX_COUNT).to_bytes(4), address=address)

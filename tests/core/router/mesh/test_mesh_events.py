@@ -224,6 +224,24 @@ def test_subscribers_are_told_of_what_waited_for_a_link_that_has_ended(net: Mesh
     assert concerned.got(Kind.LOST) == [], "once"
 
 
+def test_who_subscribes_later_is_not_told_of_what_others_lost_before(net: MeshNetwork):
+    gone = subscriber(net, "b", "#")
+    pub = net.process("pub", router="a")
+    narrow(net, "a", "b", 1)
+    for i in range(5):
+        pub.publish("x.1", b"%d" % i)
+    net.cut("a", "b")
+    gone.stop()
+    end_link(net, "a", "b")
+    net.heal("a", "b")
+    link_routers(net, "a", "b")
+    assert part(net, "a")._untold == {}, "nobody there is subscribed, and may never be"
+    sub = subscriber(net, "b", "#", name="later")
+    net.advance(1.0)
+    pub.publish("x.1", b"event")
+    assert events(sub) == [b"event"] and sub.got(Kind.LOST) == []
+
+
 def test_a_router_that_was_started_again_is_not_told_what_its_earlier_life_has_lost(net: MeshNetwork):
     subscriber(net, "b", "#")
     pub = net.process("pub", router="a")
