@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from math import inf
 from time import monotonic
 from typing import Any
 
@@ -28,8 +29,9 @@ __all__ = ["cancel", "declare", "result", "state", "until_answered"]
 
 #: The states of an item that has not ended.
 _UNENDED = ("waiting", "running")
-#: The longest that one question for a result waits, and that its answer takes beyond that (seconds).
-_AT_ONCE, _ANSWER = 20.0, 10.0
+#: The longest that one question for a result waits, and that its answer takes beyond that (seconds); beyond the time
+#: of whoever asks it is waited for less: its owner may be stopped.
+_AT_ONCE, _ANSWER, _LATE = 20.0, 10.0, 1.0
 #: Pauses between two attempts (seconds): the first, and the longest.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 
@@ -72,7 +74,7 @@ def result(place: ItemPlace, seconds: float) -> Steps[tuple[int, bytes]]:
         left = max(0.0, deadline - monotonic())
         message = {"method": "result", "args": {**args, "seconds": min(left, _AT_ONCE)}}
 
-        state, kept, text = yield from _ask_owner(place, message, left, _AT_ONCE + _ANSWER)
+        state, kept, text = yield from _ask_owner(place, message, left, _AT_ONCE + _ANSWER, _LATE)
         if state == REFUSED:
             yield Pause(_LONGEST_PAUSE)
         elif state not in _UNENDED:
@@ -128,22 +130,24 @@ def _question(place: ItemPlace, method: str) -> Mapping[str, Any]:
     return {"method": method, "args": place.key()}
 
 
-def _ask_owner(place: ItemPlace, message: Mapping[str, Any], seconds: float, each: float = 0.0) -> Steps[Any]:
+def _ask_owner(
+    place: ItemPlace, message: Mapping[str, Any], seconds: float, each: float = inf, late: float = 0.0
+) -> Steps[Any]:
     """Ask the owner of an item.
 
     Args:
-        each: seconds that one question may take; 0: all that are left.
+        each: seconds that one question may take.
+        late: seconds that an answer may take beyond all ``seconds``.
 
     Raises:
         NoConsumer: it has no such queue.
     """
-
     question = {"method": "knows", "args": {"queue": place.queue}}
     deadline = monotonic() + seconds
 
     def ask(left: float) -> Steps[Any]:
         try:
-            return (yield Ask(at_owner(place.queue, place.owner), message, each or left, True))
+            return (yield Ask(at_owner(place.queue, place.owner), message, min(each, left + late), True))
         except NoConsumer:
             left = max(0.001, deadline - monotonic())
             try:

@@ -1,0 +1,29 @@
+"""Questions about items, step by step: how long each may take."""
+
+from __future__ import annotations
+
+import pytest
+
+from rpcmq.client.queue.asking import result, state
+from rpcmq.client.queue.places import ItemPlace
+from rpcmq.client.queue.steps import Ask, Pause, Steps
+from rpcmq.errors import CallTimeout
+
+PLACE = ItemPlace("billing", "a", "invoice-1", 0, 1)
+
+
+def question_of(step: object) -> Ask:
+    assert isinstance(step, Ask)
+    return step
+
+
+@pytest.mark.parametrize("steps", [state(PLACE, 1.0), result(PLACE, 1.0)], ids=["state", "result"])
+def test_an_owner_that_is_stopped_is_hardly_waited_for_longer_than_was_asked(steps: Steps[object]) -> None:
+    assert question_of(next(steps)).seconds <= 2.0
+    assert isinstance(steps.throw(CallTimeout("nobody answers")), Pause)
+    assert question_of(next(steps)).seconds <= 2.0
+
+
+def test_a_long_wait_for_a_result_is_of_many_questions() -> None:
+    question = question_of(next(result(PLACE, 3600.0)))
+    assert question.message["args"]["seconds"] < question.seconds < 60.0
