@@ -16,7 +16,7 @@ from rpcmq.errors import PayloadError, ProtocolError
 from rpcmq.payload.bounded_text import exception_text, printable_exception
 from rpcmq.payload.seal import NotTrusted
 from rpcmq.printable import printable
-from rpcmq.wire import Address, Kind
+from rpcmq.wire import MAX_ERROR_BYTES, Address, Kind, error_name
 from rpcmq.wire.query_bodies import CallerAnswer, CallerQuery
 
 if TYPE_CHECKING:
@@ -36,11 +36,15 @@ _PATIENCE = 2.0
 
 
 class FailedItem(NamedTuple):
-    """The item of a queue that an attempt was about; ``attempt`` counts from 1."""
+    """The item of a queue that an attempt was about; ``attempt`` counts from 1.
+
+    Its failure is its end if ``is_dead``.
+    """
 
     queue: str
     id: str
     attempt: int
+    is_dead: bool
 
 
 class ToldFailure(Exception):
@@ -66,6 +70,12 @@ class ToldFailure(Exception):
     def cause(self) -> BaseException:
         """The exception that was raised."""
         return self._cause
+
+    @property
+    def name(self) -> bytes:
+        """Its class as a FAULT names it, which says so where an item is not tried again."""
+        name = error_name(self._cause)
+        return b"dead: " + name[: MAX_ERROR_BYTES - 6] if name and self.item.is_dead else name
 
 
 class _Line(NamedTuple):
@@ -112,6 +122,7 @@ class FailureLog:
         line = _Line(kind, fields, printable_exception(error) if trace else None)
         if item is not None:
             fields |= {"queue": _printable(item.queue), "item": _printable(item.id), "attempt": item.attempt}
+            fields["is_dead"] = item.is_dead
         elif isinstance(error, PayloadError) and task.is_call:
             fields["text"] = f"the result cannot be encoded: {fields['text']}"
         if isinstance(task.sender, DirectLink):
@@ -147,6 +158,8 @@ def _write(caller: str, line: _Line) -> None:
         about = f"{kind} {fields['method']} to {fields['topic']}"
     text = f"{about} failed: {fields['error']}: {fields['text']}"
     text += f" (from {caller})" if caller else ""
+    if fields.get("is_dead"):
+        text += "; it is dead now, and not tried again"
     if fields["error"] in _ENDS_PROGRAMS:
         text += "; that ends this request and not the service"
     if fields["suppressed"]:

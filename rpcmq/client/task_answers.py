@@ -69,7 +69,7 @@ class TaskAnswers:
             process.tasks.settle(monotonic(), task, Outcome.REMOTE_ERROR)
             return
         form, payload = process.codec.encode_exception(error, process.identity)
-        name = error_name(error.cause if type(error) is ToldFailure else error)
+        name = error.name if type(error) is ToldFailure else error_name(error)
         self.answer(process, task, Kind.FAULT, form, payload, name)
 
     def decline(self, task: Task) -> None:

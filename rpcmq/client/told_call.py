@@ -8,11 +8,12 @@ from typing import Any
 
 from rpcmq.client.base import BaseClient
 from rpcmq.client.results import progress_of, result_of
-from rpcmq.wire import Address, Flag, Kind
+from rpcmq.wire import TRIED_SHIFT, Address, Flag, Kind
 
 __all__ = ["call_and_tell"]
 
 _REQUEST, _MANDATORY, _NOT_AGAIN = int(Kind.REQUEST), int(Flag.MANDATORY), int(Flag.NOT_AGAIN)
+_MOST_TRIED = Flag.TRIED >> TRIED_SHIFT
 
 
 def call_and_tell(
@@ -25,6 +26,7 @@ def call_and_tell(
     *,
     mandatory: bool = False,
     again: bool = True,
+    tried: int = 0,
 ) -> None:
     """Start a call in the home of ``client``, whose router is connected.
 
@@ -36,12 +38,13 @@ def call_and_tell(
         mandatory: as for :meth:`rpcmq.Client.call`.
         again: whether a router that takes over from another one may give it to a second consumer once it knows that
             nobody has it; else it ends with ``LinkLost``.
+        tried: of one that is not given again: attempts before this one, for the dispatch log.
 
     Raises:
         PayloadError, UsageError: as for :meth:`rpcmq.Client.call`.
     """
     sender, process = client.sender, client.process
-    flags = (_MANDATORY if mandatory else 0) | (0 if again else _NOT_AGAIN)
+    flags = (_MANDATORY if mandatory else 0) | (0 if again else _NOT_AGAIN | min(tried, _MOST_TRIED) << TRIED_SHIFT)
     call = sender.start(_REQUEST, None, topic, msg, seconds, flags)
 
     def look() -> None:

@@ -23,7 +23,7 @@ from rpcmq.log_format import (
     SpoolError,
 )
 from rpcmq.payload.format import format_name
-from rpcmq.wire import Flag, Kind
+from rpcmq.wire import TRIED_SHIFT, Flag, Kind
 
 __all__ = ["ARROW", "completed", "from_rows", "table_of", "to_rows"]
 
@@ -92,7 +92,7 @@ def table_of(head: Head, names: dict[int, Name], pieces: Sequence[memoryview]) -
         "format": _spelt(packed["format"], format_name),
         "req_bytes": np.where(packed["request_bytes"] == 0, packed["length"], packed["request_bytes"]),
         "rep_bytes": packed["reply_bytes"],
-        "attempt": packed["attempt"],
+        "attempt": packed["attempt"] + _tried(packed["flags"]),
         "ttl_ms": _but(packed["ttl_ms"], packed["ttl_ms"] == NOT_REPORTED),
         "recv_at": received,
         "queue_us": total - np.minimum(service, total),
@@ -140,6 +140,11 @@ def _replies(packed: _Numbers, ended: _Numbers, service: _Numbers) -> pa.Array:
         best = _best(packed["server"][known], ended // WINDOW_US, delay + handler // DRIFT)
         reply[known] = np.clip(gap - gap[best] + delay[best] // 2, 0, delay)
     return _but(reply, ~known)
+
+
+def _tried(flags: _Numbers) -> _Numbers:
+    """The attempts before this one at the items of work queues."""
+    return np.where(flags & Flag.NOT_AGAIN, flags >> TRIED_SHIFT, 0)
 
 
 def _between(packed: _Numbers, service: _Numbers, nobody: _Numbers) -> pa.Array:

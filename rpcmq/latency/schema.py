@@ -86,7 +86,11 @@ COLUMNS = (
     Column("format", "string", "of the payload: json, pickle, dill"),
     Column("req_bytes", "int64", "the whole message with its payload"),
     Column("rep_bytes", "int64", "the whole message that ended it; 0: none came"),
-    Column("attempt", "int16", "servers that had it before and may have run it"),
+    Column(
+        "attempt",
+        "int16",
+        "servers that had it before and may have run it; of an item of a work queue: attempts before, up to 15",
+    ),
     Column("ttl_ms", "int64", "milliseconds that it had left when it came; null: no limit", nullable=True),
     Column("recv_at", "timestamp", "wall clock when it came: for windows, never for durations", coding="delta"),
     Column("queue_us", "int64", "all that was not at the server; null: outcome unknown", nullable=True, coding="plain"),
@@ -95,7 +99,12 @@ COLUMNS = (
         "handler_us", "int64", "in the method, as the service reports; null: it did not", nullable=True, coding="plain"
     ),
     Column("total_us", "int64", "from its coming to its end; null: outcome unknown", nullable=True, coding="plain"),
-    Column("error_class", "string", "what the method raised; null: nothing, a cast, or not known", nullable=True),
+    Column(
+        "error_class",
+        "string",
+        "what the method raised, `dead: ` before it where a work item is dead now; null: nothing, a cast, or not known",
+        nullable=True,
+    ),
     Column(
         "reply_us",
         "int64",

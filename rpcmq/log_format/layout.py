@@ -88,7 +88,7 @@ LAYOUT = (
     Field("length", ">u4", 0, "bytes of the message without a detached payload"),
     Field("version", ">u1", 4, "of the protocol"),
     Field("kind", ">u1", 5, "0x10 REQUEST: a call; 0x11 CAST: a cast, or with the flag 0x0002 a fanout's copy"),
-    Field("flags", ">u2", 6, "of the message"),
+    Field("flags", ">u2", 6, "of the message; of an item of a work queue with the attempts before this one: TRIED"),
     Field("hops", ">u1", 8, "routers that it had passed"),
     Field("zero", ">u1", 9, "attempt, as a caller sends it"),
     Field("format", ">u1", 10, "of the payload: 1 json, 2 pickle, 3 dill"),

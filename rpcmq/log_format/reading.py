@@ -29,7 +29,7 @@ from rpcmq.log_format.layout import (
     MessageKind,
     NameKind,
 )
-from rpcmq.wire import Flag, Kind
+from rpcmq.wire import TRIED_SHIFT, Flag, Kind
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -213,7 +213,7 @@ class Spool:
             total_us=total_us,
             request_bytes=request_bytes or length,
             reply_bytes=reply_bytes,
-            attempt=attempt,
+            attempt=attempt + (flags >> TRIED_SHIFT if flags & Flag.NOT_AGAIN else 0),
             hops=hops,
             flags=flags,
             format=form,

@@ -128,7 +128,10 @@ class Dispatcher:
         tell = partial(self._begun, number) if order.tell else None
         try:
             then = partial(self._ended, number, given)
-            call_and_tell(self._client, self._address, message, LONGEST, then, tell, mandatory=True, again=False)
+            call_and_tell(
+                self._client, self._address, message, LONGEST, then, tell,
+                mandatory=True, again=False, tried=given.attempt - 1,
+            )  # fmt: skip
         except PayloadError as error:
             self._queue.failed(monotonic(), given.fence, "", f"{type(error).__name__}: {error}")
             self._free(number)
@@ -189,6 +192,7 @@ class Dispatcher:
             self._queue.name, self._owner, id_of(item), given.attempt, given.fence, age, self._queue.policy.lease,
             # Who puts checks it; but in a database anybody may write, and no item stops the others of its queue.
             str(message.method, "utf-8", "replace"), message.format, message.body, tell, given.keep_result > 0,
+            given.is_last,
         )  # fmt: skip
 
     def _answered(self, given: Given, answer: WorkAnswer) -> None:

@@ -67,7 +67,7 @@ from rpcmq.wire.header import (
     without_payload,
 )
 from rpcmq.wire.json_body import MAX_VIEW_BYTES, body_of, control, json_bytes
-from rpcmq.wire.kinds import FIRST_SESSION_KIND, VERSION, Flag, Kind
+from rpcmq.wire.kinds import FIRST_SESSION_KIND, TRIED_SHIFT, VERSION, Flag, Kind
 from rpcmq.wire.settlement import MAX_SETTLEMENTS, SETTLEMENT
 
 __all__ = [
@@ -98,6 +98,7 @@ __all__ = [
     "SETTLEMENT",
     "STAMP",
     "TRACE_LENGTH_AT",
+    "TRIED_SHIFT",
     "VERSION",
     "Address",
     "Detached",

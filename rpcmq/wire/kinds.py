@@ -5,11 +5,13 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Final
 
-__all__ = ["FIRST_SESSION_KIND", "VERSION", "Flag", "Kind"]
+__all__ = ["FIRST_SESSION_KIND", "TRIED_SHIFT", "VERSION", "Flag", "Kind"]
 
 VERSION = 1
 #: Messages of a kind at or above this are counted, acknowledged and re-sent by the session.
 FIRST_SESSION_KIND = 0x10
+#: Of the number ``Flag.TRIED``.
+TRIED_SHIFT = 12
 
 
 class Kind(IntEnum):
@@ -91,3 +93,5 @@ class Flag:
     SEALED: Final = 0x0200
     NESTED: Final = 0x0400
     NOT_AGAIN: Final = 0x0800
+    #: Beside NOT_AGAIN a number of four bits, at TRIED_SHIFT: the attempts at the item before this one; 15: or more.
+    TRIED: Final = 0xF000

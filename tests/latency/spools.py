@@ -27,7 +27,7 @@ from rpcmq.log_format import (
     name_entry,
     pack_head,
 )
-from rpcmq.wire import HEADER, Flag, Kind
+from rpcmq.wire import HEADER, TRIED_SHIFT, Flag, Kind
 
 BOOT = 1_700_000_000_000
 #: Records of a block.
@@ -60,7 +60,8 @@ def many(first: int, count: int, at: float = 1.0) -> list[Sent]:
 
 def packed(sent: Sent) -> bytes:
     seq, at, queued, served, outcome, clock = sent
-    kind, flags = [(Kind.REQUEST, 0), (Kind.CAST, 0), (Kind.CAST, Flag.FANOUT)][seq % 3]
+    item = Flag.NOT_AGAIN | seq % 16 << TRIED_SHIFT if seq % 2 else 0
+    kind, flags = [(Kind.REQUEST, item), (Kind.CAST, 0), (Kind.CAST, Flag.FANOUT)][seq % 3]
     ttl_ms = 5000 if seq % 5 else NOT_REPORTED
     header = HEADER.pack(36, 1, kind, flags, seq % 2, 0, 1 + seq % 3, 0, ttl_ms, 7, 99, seq, 0, 0, 0)
     received = 1000.0 + at

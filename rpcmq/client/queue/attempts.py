@@ -70,12 +70,11 @@ class Attempt:
             self.item.check()
         except LeaseLost as error:
             raise ToldFailure(
-                self._answer(FAILED, str(error))._replace(is_begun=False), error, True, self._told
+                self._answer(FAILED, str(error))._replace(is_begun=False), error, True, self._told(False)
             ) from None
 
-    @property
-    def _told(self) -> FailedItem:
-        return FailedItem(self.order.queue, self.order.id, self.order.attempt)
+    def _told(self, is_dead: bool) -> FailedItem:
+        return FailedItem(self.order.queue, self.order.id, self.order.attempt, is_dead)
 
     def body(self, address: Address) -> dict[str, Any]:
         """The context and arguments that the item carries; at home where there is a trust policy.
@@ -108,7 +107,7 @@ class Attempt:
 
     def raised(self, error: BaseException) -> ToldFailure:
         """The answer to an item whose method has raised ``error``; to be raised: so the router's log has a failure."""
-        item = self._told
+        item = self._told(self.order.is_last or isinstance(error, Reject))
         if isinstance(error, RetryLater):
             return ToldFailure(self._answer(FAILED, str(error)[:_LONGEST], error.seconds), error, True, item)
         if isinstance(error, Reject):

@@ -140,6 +140,7 @@ class WorkOrder(NamedTuple):
         method, format, body: as they were put.
         tell: report that it was begun.
         wants_result: the result is to be sent.
+        is_last: if it fails, it is dead, as the settings were when it was given.
     """
 
     queue: str
@@ -154,6 +155,7 @@ class WorkOrder(NamedTuple):
     body: bytes
     tell: bool
     wants_result: bool
+    is_last: bool = False
 
 
 class WorkAnswer(NamedTuple):

@@ -29,3 +29,5 @@ class Given(NamedTuple):
     since: float
     #: Milliseconds for which its result is kept; 0: it is not.
     keep_result: int = 0
+    #: If it fails, it is dead, as the settings are now.
+    is_last: bool = False

@@ -222,9 +222,9 @@ class WorkQueue:
         return None
 
     def _give(self, now: float, item: Stored, envelope: Envelope) -> Given:
-        attempt = Story.from_bytes(item.state).attempts + 1 if item.state else 1
-        fence, message = (self._epoch, next(self._counter)), envelope.message
-        given = Given(item, fence, attempt, message, envelope.series, now, envelope.keep_result)
+        story, fence = Story.from_bytes(item.state), (self._epoch, next(self._counter))
+        is_last, message = story.failures + 1 >= self._policy.attempts, envelope.message
+        given = Given(item, fence, story.attempts + 1, message, envelope.series, now, envelope.keep_result, is_last)
         self._given[fence] = given
         if given.series:
             self._series.begin(given.series)
