@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import astuple
 from typing import Any, Protocol, TypeVar
 
 from rpcmq.client.queue import asking
-from rpcmq.client.queue.places import ItemPlace, ItemState
+from rpcmq.client.queue.places import BoundPlace, ItemState
 from rpcmq.client.queue.protocol import at_owner
 from rpcmq.client.queue.steps import Steps
-from rpcmq.errors import UsageError
 from rpcmq.wire import Address
 
-__all__ = ["Receipt", "Taker"]
+__all__ = ["Receipt", "ReceiptClient"]
 
 T = TypeVar("T")
 
 
-class Taker(Protocol):
+class ReceiptClient(Protocol):
     """A client, as far as a receipt uses it."""
 
     @abstractmethod
@@ -34,20 +32,8 @@ class Taker(Protocol):
         """The time that a verb may take."""
 
 
-class Receipt(ItemPlace):
+class Receipt(BoundPlace[ReceiptClient]):
     """The proof that an item is in its queue, on disk, and the way to ask for it. See :class:`rpcmq.Receipt`."""
-
-    _client: Taker | None = None
-
-    @classmethod
-    def of(cls, place: ItemPlace, client: Taker) -> Receipt:
-        """The receipt of ``place`` that asks over ``client``."""
-        made = cls(place.queue, place.owner, place.id, place.priority, place.number)
-        object.__setattr__(made, "_client", client)
-        return made
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), astuple(self)
 
     async def state(self, timeout: float | None = None) -> ItemState:
         """The state of the item. See :meth:`rpcmq.Receipt.state`."""
@@ -64,8 +50,3 @@ class Receipt(ItemPlace):
         """End the item, if no worker has it. See :meth:`rpcmq.Receipt.cancel`."""
         client = self._usable()
         return await client.take_steps(asking.cancel(self, client.put_seconds(timeout)))
-
-    def _usable(self) -> Taker:
-        if self._client is None:
-            raise UsageError(f"this receipt came from elsewhere: ask by client.receipt(receipt), or aio's: {self}")
-        return self._client

@@ -14,7 +14,7 @@ from rpcmq.client.queue.offers import Offers
 from rpcmq.client.queue.places import ItemPlace, place_of
 from rpcmq.client.queue.puts import PutOptions
 from rpcmq.client.queue.settings import QueueSettings
-from rpcmq.client.queue.steps import Pause, Steps, Wait
+from rpcmq.client.queue.steps import Ask, End, Pause, Steps, next_step
 from rpcmq.client.shown_names import shown_as
 from rpcmq.errors import RpcError
 from rpcmq.wire import Address
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 @shown_as("Client")
 class QueueVerbs(BaseClient):
-    """The verbs of work queues: put and put_many."""
+    """The verbs of work queues: put, put_many, receipt, declare_queue, and those of periodic items."""
 
     @cached_property
     def _offers(self) -> Offers:
@@ -139,20 +139,16 @@ class QueueVerbs(BaseClient):
 
     async def take_steps(self, steps: Steps[T]) -> T:
         """Take all ``steps`` in this task; return their result."""
-        answer: Any = None
-        error: RpcError | None = None
-        while True:
-            try:
-                step = steps.send(answer) if error is None else steps.throw(error)
-            except StopIteration as end:
-                result: T = end.value
-                return result
-            answer = error = None
+        step = next_step(steps)
+        while not isinstance(step, End):
+            answer, error = None, None
             if isinstance(step, Pause):
                 await asyncio.sleep(step.seconds)
-                continue
-            assert not isinstance(step, Wait)  # tasks share no offers
-            try:
-                answer = await self._call_queue(step.topic, step.message, step.seconds, mandatory=step.mandatory)
-            except RpcError as raised:
-                error = raised
+            else:
+                assert isinstance(step, Ask)  # tasks share no offers, and so wait for none
+                try:
+                    answer = await self._call_queue(step.topic, step.message, step.seconds, mandatory=step.mandatory)
+                except RpcError as raised:
+                    error = raised
+            step = next_step(steps, answer, error)
+        return step.result

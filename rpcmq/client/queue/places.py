@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from dataclasses import astuple, dataclass
+from typing import Any, Generic, NamedTuple, Self, TypeVar
 
 from rpcmq.client.queue.protocol import PRIORITIES, check_queue
 from rpcmq.errors import UsageError
 from rpcmq.payload.bounded_text import short_repr
 
-__all__ = ["ItemPlace", "ItemState", "place_of"]
+__all__ = ["BoundPlace", "ItemPlace", "ItemState", "place_of"]
+
+C = TypeVar("C")
 
 _FORM = '["queue", "owner", "id", priority, number]'
 
@@ -88,6 +90,34 @@ class ItemPlace:
                 "knows its place, and this one does not"
             )
         return {"priority": self.priority, "number": self.number, "id": self.id}
+
+
+class BoundPlace(ItemPlace, Generic[C]):
+    """A place whose item is asked about over a client. Pickled, or stored as text, it leaves that behind."""
+
+    _client: C | None = None
+
+    @classmethod
+    def of(cls, place: ItemPlace, client: C) -> Self:
+        """``place``, asked about over ``client``."""
+        made = cls(place.queue, place.owner, place.id, place.priority, place.number)
+        object.__setattr__(made, "_client", client)
+        return made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), astuple(self)
+
+    def _usable(self) -> C:
+        """The client.
+
+        Raises:
+            UsageError: it has none.
+        """
+        if self._client is None:
+            raise UsageError(
+                f"this receipt came from elsewhere: ask by client.receipt(receipt), or rpc.receipt: {self}"
+            )
+        return self._client
 
 
 def place_of(receipt: object) -> ItemPlace:

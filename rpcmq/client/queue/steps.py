@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
-from typing import Any, NamedTuple, Protocol, TypeVar
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from rpcmq.errors import RpcError
 from rpcmq.transport.current_hub import pause
 from rpcmq.transport.shell import WaitableEvent
 from rpcmq.wire import Address
 
-__all__ = ["Ask", "Caller", "Pause", "Steps", "Wait", "take"]
+__all__ = ["Ask", "Caller", "End", "Pause", "Steps", "Wait", "next_step", "take"]
 
 T = TypeVar("T")
 
@@ -40,6 +41,13 @@ class Wait(NamedTuple):
     event: WaitableEvent
 
 
+@dataclass(frozen=True)
+class End(Generic[T]):
+    """All steps were taken."""
+
+    result: T
+
+
 Steps = Generator[Ask | Pause | Wait, Any, T]
 
 
@@ -48,6 +56,14 @@ class Caller(Protocol):
 
     def __call__(self, topic: Address, msg: Mapping[str, Any], timeout: float, *, mandatory: bool) -> Any:
         """Call it; see :meth:`rpcmq.Client.call`."""
+
+
+def next_step(steps: Steps[T], answer: Any = None, error: RpcError | None = None) -> Ask | Pause | Wait | End[T]:
+    """Go on to the next step, with the ``answer`` to the last one, or the ``error`` that it had."""
+    try:
+        return steps.send(answer) if error is None else steps.throw(error)
+    except StopIteration as end:
+        return End(end.value)
 
 
 def take(steps: Steps[T], call: Caller) -> T:
@@ -60,22 +76,17 @@ def take(steps: Steps[T], call: Caller) -> T:
 
 
 def _take(steps: Steps[T], call: Caller) -> T:
-    answer: Any = None
-    error: RpcError | None = None
-    while True:
-        try:
-            step = steps.send(answer) if error is None else steps.throw(error)
-        except StopIteration as end:
-            result: T = end.value
-            return result
-        answer = error = None
+    step = next_step(steps)
+    while not isinstance(step, End):
+        answer, error = None, None
         if isinstance(step, Pause):
             pause(step.seconds)
-            continue
-        if isinstance(step, Wait):
+        elif isinstance(step, Wait):
             step.event.wait()
-            continue
-        try:
-            answer = call(step.topic, step.message, step.seconds, mandatory=step.mandatory)
-        except RpcError as raised:
-            error = raised
+        else:
+            try:
+                answer = call(step.topic, step.message, step.seconds, mandatory=step.mandatory)
+            except RpcError as raised:
+                error = raised
+        step = next_step(steps, answer, error)
+    return step.result
