@@ -96,6 +96,7 @@ def _options() -> tuple[list[Benchmark], Options, Path]:
         rounds=arguments.rounds or usual.rounds,
         is_long=arguments.long,
         notice=lambda text: console.print(f"[yellow]left out:[/] {text}"),
+        progress=console.print,
     )
     return [known[name] for name in arguments.names or known], options, arguments.results
 

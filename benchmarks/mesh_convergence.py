@@ -145,7 +145,7 @@ def run(options: Options) -> list[Row]:
             ("a router joins", mesh.router_joins),
         ):
             rows.append(Row(f"{routers} routers", case, _measured(mesh, change)))
-            options.notice(f"{routers} routers: {case}: measured")
+            options.progress(f"{routers} routers, {case}: measured")
     mesh = Mesh(_ROUTERS[0])
     crowd = mesh.net.process("crowd", router="r0")
     with mesh.net.together():

@@ -28,7 +28,10 @@ class Options:
     rounds: int = 5
     #: The cases, too, that take many minutes.
     is_long: bool = False
+    #: Told what is left out, and why.
     notice: Notice = print
+    #: Told what has been measured, where a benchmark takes minutes.
+    progress: Notice = print
 
 
 @dataclass(frozen=True)
