@@ -267,7 +267,7 @@ class Consumer:
             result = self._call(self._invoke, task, body)
             kind = type(result)
             if kind is Kept or (kind is Later and task.is_call):
-                result.then(partial(self._end_later, task, keepalive))
+                result.then(partial(self._end_later, task, keepalive), partial(self._fail_later, task, keepalive))
                 keepalive = None
             elif kind not in PLAIN_VALUES and (kind in _ASYNC or hasattr(kind, "__next__")):
                 self._stream(task, result)
@@ -308,6 +308,13 @@ class Consumer:
             self.streams.end(task)
         else:
             self._link.process.tasks.settle(monotonic(), task, Outcome.OK)
+
+    def _fail_later(self, task: Task, keepalive: Handle | None, error: BaseException) -> None:
+        """Answer ``task``, whose method has returned before it failed."""
+        try:
+            self.answers.fail(task, error)
+        finally:
+            self._finish(task, keepalive)
 
     def _finish(self, task: Task, keepalive: Handle | None) -> None:
         process = self._link.process

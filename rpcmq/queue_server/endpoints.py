@@ -122,7 +122,7 @@ class OneQueue:
             return later
         try:
             put = partial(self._put, later, producer, records)
-            self._turns.take(caller_now(), most_records(records), len(records), put)
+            self._turns.take(caller_now(), most_records(records), len(records), put, later.fail)
         except Crowded as error:
             later.answer(tuple(PutAnswer(str(error), [], [], True)))
         return later
@@ -157,9 +157,13 @@ class OneQueue:
                 later.answer(answer)
                 end()
 
-            ask().then(answered)
+            def failed(error: BaseException) -> None:
+                later.fail(error)
+                end()
 
-        self._turns.take(caller_now(), _QUESTION, 0, begin)
+            ask().then(answered, failed)
+
+        self._turns.take(caller_now(), _QUESTION, 0, begin, later.fail)
         return later
 
     def declare_periodic(
@@ -199,7 +203,7 @@ class OneQueue:
 
             Operators(self._queues).show(self._name, priority, number, shown)
 
-        self._turns.take(caller_now(), _QUESTION, 0, ask)
+        self._turns.take(caller_now(), _QUESTION, 0, ask, later.fail)
         return later
 
     def cancel(self, ctx: Any, priority: int, number: int, id: str = "") -> Later[bool]:
@@ -214,7 +218,7 @@ class OneQueue:
 
             cancel(self._queues, monotonic(), self._name, priority, number, answered, id)
 
-        self._turns.take(caller_now(), _QUESTION, 0, begin)
+        self._turns.take(caller_now(), _QUESTION, 0, begin, later.fail)
         return later
 
     def result(self, ctx: Any, priority: int, number: int, seconds: float, id: str = "") -> Later[tuple[Any, ...]]:
@@ -244,7 +248,7 @@ class OneQueue:
 
             timers.append(gevent.spawn_later(patience, give_up))
 
-        self._turns.take(caller_now(), _QUESTION, 0, ask)
+        self._turns.take(caller_now(), _QUESTION, 0, ask, later.fail)
         return later
 
 

@@ -107,7 +107,7 @@ class Look:
 
             self._operators.peek(queue, state, max(1, min(most, limit)), take)
 
-        self._turns.take(caller_now(), _PEEK, 0, peek)
+        self._turns.take(caller_now(), _PEEK, 0, peek, found.set_exception)
         views, wall = found.get() or [], self._queues.wall(monotonic())
         return [item_row(view, wall, has_story, has_message) for view in views]
 

@@ -151,7 +151,8 @@ class QueueServer:
 
     def _close_unused(self, name: str) -> None:
         """Serve the queue ``name`` no more, if it is blank."""
-        if name in self._dispatchers and self._is_blank(name):
+        # Between the two it is being opened.
+        if name in self._dispatchers and name in self._services and self._is_blank(name):
             self._opened.pop(name, None)
             gevent.spawn(self._close, name)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Callable
-from functools import partial
 from typing import NamedTuple
 
 from rpcmq.client.request import handling
@@ -34,6 +33,7 @@ class _Turn(NamedTuple):
     work: int
     size: int
     begin: Callable[[End], object]
+    fail: Callable[[BaseException], object]
 
 
 class _Line:
@@ -59,14 +59,19 @@ class Turns:
         self._is_beginning = False
         self.size = 0
 
-    def take(self, caller: bytes, work: int, size: int, begin: Callable[[End], object]) -> None:
+    def take(
+        self, caller: bytes, work: int, size: int, begin: Callable[[End], object],
+        fail: Callable[[BaseException], object],
+    ) -> None:  # fmt: skip
         """Have ``begin`` called when it is the turn of a request, now or later.
 
         Args:
             caller: whose request it is.
             work: for the store, in items.
             size: of the request (bytes).
-            begin: gets a function, which is to be called once when the request has ended, with whatever outcome.
+            begin: gets a function, which is to be called when the request has ended, with whatever outcome.
+            fail: gets what ``begin`` raises. It goes to the caller: who happens to be heard when it is the turn of the
+                request may be another one.
 
         Raises:
             Crowded: too much waits, and the caller has more than its share of it.
@@ -82,7 +87,7 @@ class Turns:
             )
         if line is None:
             line = self._lines[caller] = _Line()
-        line.turns.append(_Turn(work, size, begin))
+        line.turns.append(_Turn(work, size, begin, fail))
         line.size += size
         self.size += size
         self._begin()
@@ -110,15 +115,18 @@ class Turns:
         else:
             del self._lines[caller]
         self._work += turn.work
-        try:
-            turn.begin(partial(self._ended, turn.work))
-        except BaseException:
-            self._work -= turn.work
-            raise
+        under_way = [turn.work]
 
-    def _ended(self, work: int) -> None:
-        self._work -= work
-        self._begin()
+        def end() -> None:
+            if under_way:
+                self._work -= under_way.pop()
+                self._begin()
+
+        try:
+            turn.begin(end)
+        except Exception as error:
+            turn.fail(error)
+            end()
 
 
 def caller_now() -> bytes:

@@ -59,6 +59,27 @@ def test_a_result_that_cannot_be_sent_is_an_error_at_the_caller(client, serve):
         call.get(timeout=10)
 
 
+def test_a_method_that_fails_after_it_has_returned_is_an_error_at_the_caller(client, serve):
+    endpoint = Endpoint()
+    serve(endpoint)
+    call = gevent.spawn(client.call, None, "compute", message("ask"))
+    eventually(lambda: endpoint.open)
+    endpoint.open[0].fail(ValueError("too late"))
+    endpoint.open[0].answer("ignored")
+    with pytest.raises(ValueError, match="too late"):
+        call.get(timeout=10)
+
+
+def test_an_error_that_was_there_first_is_told_and_a_result_after_it_is_not():
+    told: list[Any] = []
+    later: Later[Any] = Later()
+    error = ValueError("wrong")
+    later.fail(error)
+    later.answer("ignored")
+    later.then(told.append, told.append)
+    assert told == [error]
+
+
 def test_a_service_that_stops_waits_for_results(client, serve):
     endpoint = Endpoint()
     service = serve(endpoint)

@@ -15,6 +15,7 @@ class Store:
     def __init__(self) -> None:
         self.turns = Turns()
         self.begun: list[str] = []
+        self.failed: list[tuple[str, BaseException]] = []
         self._ends: list[Callable[[], None]] = []
 
     def take(self, caller: str, work: int = MOST_WORK, size: int = 0) -> None:
@@ -22,7 +23,7 @@ class Store:
             self.begun.append(caller)
             self._ends.append(end)
 
-        self.turns.take(caller.encode(), work, size, begin)
+        self.turns.take(caller.encode(), work, size, begin, lambda error: self.failed.append((caller, error)))
 
     def end(self) -> None:
         self._ends.pop(0)()
@@ -80,13 +81,36 @@ def test_one_request_that_is_larger_than_the_bound_has_its_turn() -> None:
 
 def test_what_ends_at_once_or_raises_keeps_nobody_waiting() -> None:
     store = Store()
+    errors: list[BaseException] = []
 
     def fails(end: Callable[[], None]) -> None:
         raise RuntimeError("wrong")
 
+    def ends_and_fails(end: Callable[[], None]) -> None:
+        end()
+        raise RuntimeError("wrong")
+
     for _ in range(3):
-        store.turns.take(b"a", MOST_WORK, 0, lambda end: end())
-    with pytest.raises(RuntimeError):
-        store.turns.take(b"a", MOST_WORK, 0, fails)
+        store.turns.take(b"a", MOST_WORK, 0, lambda end: end(), errors.append)
+    store.turns.take(b"a", MOST_WORK, 0, fails, errors.append)
+    store.turns.take(b"a", MOST_WORK, 0, ends_and_fails, errors.append)
+    assert len(errors) == 2
     store.take("b")
     assert store.begun == ["b"]
+    store.take("c")
+    assert store.begun == ["b"]
+
+
+def test_what_one_raises_goes_to_it_and_not_to_whoever_has_ended() -> None:
+    store = Store()
+    errors: list[BaseException] = []
+
+    def fails(end: Callable[[], None]) -> None:
+        raise RuntimeError("wrong")
+
+    store.take("a")
+    store.turns.take(b"b", 1, 0, fails, errors.append)
+    store.take("c")
+    store.end()
+    assert [str(error) for error in errors] == ["wrong"]
+    assert store.begun == ["a", "c"] and not store.turns.size
