@@ -83,6 +83,6 @@ def test_a_client_of_another_version_is_told_who_is_the_older(version: Any, who:
 def test_members_that_a_later_version_has_added_are_left_out() -> None:
     assert PutAnswer.of(["", [17], [], False, False, "new"]) == PutAnswer("", [17], [])
     assert PutAnswer.of(["", [17], []]) == PutAnswer("", [17], [])
-    assert WorkAnswer.of(["done", "", None, 0, b"", 1.0, "worker", "new"]) == WorkAnswer(
+    assert WorkAnswer.of(["done", "", None, 0, b"", 1.0, "worker", True, "new"]) == WorkAnswer(
         "done", "", None, 0, b"", 1.0, "worker"
     )
