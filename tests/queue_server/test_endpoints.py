@@ -16,6 +16,10 @@ GOOD = Record(b"i", 0, b"", 0, 0.0, 0.0, b"", "charge", 1, b"{}")
 NOBODY: Any = None
 
 
+def _unexpected(error: BaseException) -> None:
+    raise error
+
+
 def queue() -> OneQueue:
     """A queue that asks nobody anything."""
     return OneQueue("billing", "here", NOBODY, lambda now: 0, NOBODY, Turns(), NOBODY)
@@ -23,7 +27,7 @@ def queue() -> OneQueue:
 
 def put(producer: Any, records: Any) -> PutAnswer:
     answers: list[tuple[Any, ...]] = []
-    queue().put(None, producer, records).then(answers.append, answers.append)
+    queue().put(None, producer, records).then(answers.append, _unexpected)
     return PutAnswer(*answers[0])
 
 
@@ -76,7 +80,7 @@ def test_a_client_of_another_version_is_told_who_is_the_older(version: Any, who:
     assert str(refusal.value).startswith(text) and str(refusal.value).endswith(f"update rpcmq for {who}" if who else "")
     assert opened == []
     answers: list[tuple[Any, ...]] = []
-    queue().put(None, 7, pack_records([GOOD]), version).then(answers.append, answers.append)
+    queue().put(None, 7, pack_records([GOOD]), version).then(answers.append, _unexpected)
     assert PutAnswer(*answers[0]) == PutAnswer(str(refusal.value), [], [], is_blind=True)
 
 

@@ -73,6 +73,7 @@ def test_the_log_of_a_worker_names_the_item_that_failed(client, work, caplog):
     assert event["fields"] == {
         "topic": str(worker.address), "method": "fail", "error": "LookupError", "text": "no invoice 7", "suppressed": 0,
         "caller": "rpcmq.queue:here", "queue": "billing", "item": "invoice-7", "attempt": 1,
+            "is_dead": False,
     }  # fmt: skip
 
 
