@@ -70,6 +70,7 @@ def _run(seed: int, store: str, count: int, longest: float, postgres: PostgresSe
         row = _figures(*drill(folder, count, seed, longest, postgres))
         shutil.rmtree(folder)
     except Exception:
+        # The next seed is tried nevertheless; what the processes have written of this one stays.
         traceback.print_exc()
         row = {"failed": True, "histories": str(folder)}
     print("result", json.dumps({"seed": seed, "store": store, "seconds": round(monotonic() - began)} | row), flush=True)

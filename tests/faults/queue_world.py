@@ -10,7 +10,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from json import loads
 from pathlib import Path
-from time import monotonic
 from typing import Any, Self
 
 import gevent
@@ -257,6 +256,10 @@ class QueueWorld:
             if name.startswith("p"):
                 assert place.running.wait(seconds) == 0, place.running.said()
 
+    def wait_accepted(self, count: int) -> None:
+        """Wait until so many items were accepted, and more are being put."""
+        eventually(lambda: len(self.history().accepted) >= count, _PATIENCE, f"{count} items are accepted")
+
     def history(self, **more: Any) -> History:
         """What was written down so far."""
         effects = [str(item) for (item,) in self._effects.execute("SELECT item FROM effects")]
@@ -264,10 +267,13 @@ class QueueWorld:
 
     def wait_done(self, seconds: float = DRAINED) -> None:
         """Wait until no queue has an item that waits or runs."""
-        deadline = monotonic() + seconds
-        while left := {owner: rows for owner in self.owners if any((rows := self.left(owner)).values())}:
-            assert monotonic() < deadline, f"after {seconds:g} s there are still {left}"
-            gevent.sleep(0.1)
+
+        def is_done() -> bool:
+            left = {owner: rows for owner in self.owners if any((rows := self.left(owner)).values())}
+            assert not left, f"there are still {left}"
+            return True
+
+        eventually(is_done, seconds, "all is worked at")
 
     def left(self, owner: str) -> dict[str, int]:
         """The numbers of items of ``owner`` that wait or run, and of requests that its store has not answered."""
@@ -299,9 +305,14 @@ class QueueWorld:
         """Kill all processes of this world: queue servers and stores outlive routers, and some may be stopped."""
         os.environ.pop(_WORLD, None)
         mark = f"{_WORLD}={self.folder}".encode()
-        while pids := [pid for pid in _others() if mark in _environment(pid)]:
+
+        def has_ended() -> bool:
+            pids = [pid for pid in _others() if mark in _environment(pid)]
             _kill(pids)
-            gevent.sleep(0.01)
+            assert not pids, f"{pids} live"
+            return True
+
+        eventually(has_ended, _PATIENCE, "no process of the world is left")
 
     def __enter__(self) -> Self:
         return self

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import apsw
-import gevent
 import pytest
 from gevent.event import Event
 
@@ -97,7 +96,7 @@ def test_while_the_disk_is_full_puts_wait_calls_go_on_and_then_all_is_worked_at(
 ) -> None:
     world.add_workers("a", "a")
     world.add_producers("a", "a", count=300, rate=300.0)
-    gevent.sleep(0.3)
+    world.wait_accepted(50)
     limit_files(world.store("a"), 64 << 10)
     waits_for = lambda: world.operate(LOOK, "a", "queues")["store"]["waits_for"]  # noqa: E731
     assert "Full" in eventually(waits_for) or "IOError" in waits_for()

@@ -13,7 +13,6 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-import gevent
 import psycopg
 import pytest
 from gevent import subprocess
@@ -53,6 +52,7 @@ def test_while_the_database_is_away_views_say_so_and_a_worker_that_comes_then_wo
         world.wait_put()
         postgres_server.kill()
         eventually(lambda: problem(world))
+        world.add_workers("a")
         for command in (("ls",), ("show", QUEUE)):
             code, text = operator(world, *command)
             assert code == 0 and "does not answer: queue store of 'a': connection" in text, text
@@ -62,8 +62,6 @@ def test_while_the_database_is_away_views_say_so_and_a_worker_that_comes_then_wo
         assert code == 1 and "does not answer" in text, text
         view = world.mesh["a"].view("queues")
         assert view["state"] == "waiting" and "connection" in view["why"]
-        world.add_workers("a")
-        gevent.sleep(1.0)
         assert not world.history().done
         postgres_server.start()
         history = world.drain()
@@ -76,7 +74,7 @@ def test_a_database_that_is_frozen_is_told_of_and_loses_nothing_when_it_goes_on(
 ) -> None:
     with QueueWorld(tmp_path, 2, database, **_SOON) as world:
         world.rush(300, rate=100.0)
-        gevent.sleep(0.5)
+        world.wait_accepted(30)
         postgres_server.freeze()
         try:
             eventually(lambda: "has answered nothing" in problem(world), 60.0, "the store is called silent")

@@ -118,7 +118,7 @@ def outage(world: QueueWorld, client: Client, begin: Callable[[], object], end: 
     """Let the disk fail while items are put and worked at; return the reason that the router shows meanwhile."""
     world.add_workers("a", "a")
     world.add_producers("a", "a", count=400, rate=200.0)
-    eventually(lambda: len(world.history().accepted) > 100)
+    world.wait_accepted(100)
     router, server = world.mesh["a"].pid, world.server("a")
     before = p99_of_calls(client, lambda: True)
     begin()

@@ -42,7 +42,7 @@ def test_items_of_one_router_are_worked_at_by_equal_workers_of_all_routers(tmp_p
 def test_nothing_is_lost_where_one_is_killed(tmp_path: Path, whom: str) -> None:
     with QueueWorld(tmp_path, 3) as world:
         world.rush(600)
-        gevent.sleep(0.5)
+        world.wait_accepted(100)
         router = world.mesh["a"]
         if whom in world.places:
             world.kill(world.places[whom])
@@ -64,7 +64,7 @@ def test_nothing_is_lost_where_one_is_killed(tmp_path: Path, whom: str) -> None:
 def test_nothing_is_lost_where_one_is_stopped_for_longer_than_its_lease(tmp_path: Path, whom: str) -> None:
     with QueueWorld(tmp_path, 3) as world:
         world.rush(600)
-        gevent.sleep(0.5)
+        world.wait_accepted(100)
         target, pid = {
             "server": ("queue a", world.server("a")),
             "store": ("store", world.store("a")),
@@ -79,7 +79,7 @@ def test_nothing_is_lost_where_one_is_stopped_for_longer_than_its_lease(tmp_path
 def test_nothing_is_lost_where_everything_is_killed_at_once(tmp_path: Path) -> None:
     with QueueWorld(tmp_path, 3) as world:
         world.rush(600)
-        gevent.sleep(0.7)
+        world.wait_accepted(100)
         world.kill_everything()
         world.drain()
 

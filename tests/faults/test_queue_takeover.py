@@ -126,7 +126,7 @@ def test_a_database_that_is_killed_and_comes_back_loses_nothing(
 ) -> None:
     with QueueWorld(tmp_path, 2, database, **_SOON) as world:
         world.rush(400, rate=300.0)
-        gevent.sleep(0.5)
+        world.wait_accepted(100)
         postgres_server.kill()
         gevent.sleep(1.5)
         postgres_server.start()
