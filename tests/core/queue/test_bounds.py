@@ -6,34 +6,15 @@ from typing import Any
 
 import pytest
 
-from rpcmq.core.queue.given import Given
 from rpcmq.core.queue.operators import Operators
-from rpcmq.core.queue.policy import Policy
 from rpcmq.core.queue.queues import NewItem
 from rpcmq.core.queue.refusals import Full
 from rpcmq.store.contract import Maker, Verdict
 from tests.core.queue.virtual_store import World
 
 
-@pytest.fixture
-def world() -> World:
-    """A router with an empty store."""
-    return World()
-
-
-def declare(world: World, **settings: Any) -> None:
-    world.queues.declare(world.now, "billing", Policy(**settings), lambda: None)
-    world.run()
-
-
-def taken(world: World) -> Given:
-    given = world.take()
-    assert given is not None
-    return given
-
-
 def test_a_full_queue_refuses_with_the_setting(world: World) -> None:
-    declare(world, max_items=3)
+    world.set_policy(max_items=3)
     world.put(b"a", b"b", b"c")
     with pytest.raises(Full) as refusal:
         world.put(b"d")
@@ -41,7 +22,7 @@ def test_a_full_queue_refuses_with_the_setting(world: World) -> None:
         "queue 'billing' is full (max_items = 3): it keeps 3 items, 0 dead items included;"
         " add workers, drop what is dead, or set max_items higher"
     )
-    given = taken(world)
+    given = world.taken()
     with pytest.raises(Full):
         world.put(b"d")  # it runs
     world.queue.done(given.fence)
@@ -50,9 +31,9 @@ def test_a_full_queue_refuses_with_the_setting(world: World) -> None:
 
 
 def test_dead_items_count_until_they_are_dropped(world: World) -> None:
-    declare(world, max_items=2)
+    world.set_policy(max_items=2)
     world.put(b"a", b"b")
-    world.queue.rejected(world.now, taken(world).fence, "w", "no")
+    world.queue.rejected(world.now, world.taken().fence, "w", "no")
     world.run()
     with pytest.raises(Full, match="it keeps 2 items, 1 dead items included"):
         world.put(b"c")
@@ -62,7 +43,7 @@ def test_dead_items_count_until_they_are_dropped(world: World) -> None:
 
 
 def test_items_that_are_not_stored_yet_count(world: World) -> None:
-    declare(world, max_items=2)
+    world.set_policy(max_items=2)
     items = [NewItem(b"m", maker=Maker(7, count)) for count in (1, 2)]
     world.queues.put(world.now, "billing", items, lambda verdicts: None)
     with pytest.raises(Full):
@@ -70,7 +51,7 @@ def test_items_that_are_not_stored_yet_count(world: World) -> None:
 
 
 def test_bytes_are_bounded_also_in_the_next_life(world: World) -> None:
-    declare(world, max_bytes=10_000)
+    world.set_policy(max_bytes=10_000)
     world.put(bytes(4000), bytes(4000))
     world.put(bytes(1000), due=World.wall(world.now + 60))
     with pytest.raises(Full, match=r"\(max_bytes = 10000\): it keeps items of 90\d\d bytes"):
@@ -78,19 +59,19 @@ def test_bytes_are_bounded_also_in_the_next_life(world: World) -> None:
     world.kill(is_in_order=True)
     with pytest.raises(Full):
         world.put(bytes(1000))
-    world.queue.done(taken(world).fence)
+    world.queue.done(world.taken().fence)
     world.run()
     world.put(bytes(1000))
-    world.queue.done(taken(world).fence)
-    world.queue.done(taken(world).fence)
+    world.queue.done(world.taken().fence)
+    world.queue.done(world.taken().fence)
     world.advance(61)
-    world.queue.done(taken(world).fence)
+    world.queue.done(world.taken().fence)
     world.run()
     assert world.queue.figures(world.now)["bytes"] == 0
 
 
 def test_an_item_that_was_accepted_is_told_so_by_a_full_queue(world: World) -> None:
-    declare(world, max_items=2)
+    world.set_policy(max_items=2)
     items = [NewItem(b"m", maker=Maker(7, count)) for count in (1, 2, 3)]
     answers: list[Any] = []
     for some in (items[:2], items[:2], items):

@@ -2,18 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 from rpcmq.core.queue.cancelling import cancel
-from rpcmq.core.queue.given import Given
 from rpcmq.core.queue.policy import Policy
 from tests.core.queue.virtual_store import World
-
-
-@pytest.fixture
-def world() -> World:
-    """A router with an empty store."""
-    return World()
 
 
 def cancelled(world: World, number: int, priority: int = 0, id: str = "") -> str:
@@ -22,12 +13,6 @@ def cancelled(world: World, number: int, priority: int = 0, id: str = "") -> str
     world.run()
     (answer,) = answers
     return answer
-
-
-def taken(world: World) -> Given:
-    given = world.take()
-    assert given is not None
-    return given
 
 
 def test_an_item_that_waits_is_cancelled(world: World) -> None:
@@ -46,11 +31,11 @@ def test_an_item_that_waits_is_cancelled(world: World) -> None:
 def test_an_item_that_runs_or_is_dead_is_not_cancelled(world: World) -> None:
     world.queues.declare(world.now, "billing", Policy(attempts=2, backoff=5.0), lambda: None)
     world.put(b"a", b"b")
-    given = taken(world)
+    given = world.taken()
     assert cancelled(world, 1) == "running"
     world.queue.failed(world.now, given.fence, "w", "raised")
     assert cancelled(world, 1) == "cancelled"  # it waits for the next attempt
-    second = taken(world)
+    second = world.taken()
     world.queue.rejected(world.now, second.fence, "w", "no")
     assert cancelled(world, 2) == "dead"
     world.advance(10)
@@ -59,18 +44,18 @@ def test_an_item_that_runs_or_is_dead_is_not_cancelled(world: World) -> None:
 
 def test_an_item_that_is_done_at_that_moment_has_ended(world: World) -> None:
     world.put(b"a")
-    world.queue.done(taken(world).fence)
+    world.queue.done(world.taken().fence)
     assert cancelled(world, 1) == "ended"
 
 
 def test_an_item_is_not_given_while_it_is_cancelled(world: World) -> None:
     world.put(b"a", b"b")
-    first = taken(world)
+    first = world.taken()
     world.queue.not_begun(first.fence)
     answers: list[str] = []
     for _ in range(2):
         cancel(world.queues, world.now, "billing", 0, 1, answers.append)
-    assert taken(world).message == b"b" and world.queue.take(world.now) is None
+    assert world.taken().message == b"b" and world.queue.take(world.now) is None
     world.run()
     assert answers == ["running", "cancelled"] or answers == ["cancelled", "running"]
     assert world.take() is None and world.queue.figures(world.now)["ready"] == 0
@@ -78,7 +63,7 @@ def test_an_item_is_not_given_while_it_is_cancelled(world: World) -> None:
 
 def test_an_item_of_a_series_that_waits_for_another_is_cancelled(world: World) -> None:
     world.put(b"a", b"b", b"c", series=b"s")
-    first = taken(world)
+    first = world.taken()
     assert world.take() is None
     assert cancelled(world, 2) == "cancelled"
     world.queue.done(first.fence)
@@ -88,12 +73,12 @@ def test_an_item_of_a_series_that_waits_for_another_is_cancelled(world: World) -
 def test_an_item_that_a_worker_may_run_since_a_former_life_is_not_cancelled(world: World) -> None:
     world.put(b"delayed", due=World.wall(world.now + 5))
     world.advance(6)
-    taken(world)
+    world.taken()
     world.kill()
     assert cancelled(world, 1) == "running"
     world.advance(31)
     world.put(b"a")
-    assert {taken(world).message, taken(world).message} == {b"a", b"delayed"}
+    assert {world.taken().message, world.taken().message} == {b"a", b"delayed"}
     world.kill()
     assert cancelled(world, 2) == "running" and cancelled(world, 9) == "ended"
     world.put(*(b"%d" % number for number in range(2000)))

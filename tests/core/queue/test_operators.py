@@ -11,15 +11,8 @@ from rpcmq.core.queue.policy import Policy
 from rpcmq.core.queue.queues import NewItem
 from rpcmq.core.queue.refusals import Draining, Refused
 from rpcmq.core.queue.views import ItemView
-from rpcmq.core.queue.work_queue import Given
 from rpcmq.store.contract import Maker, Verdict
 from tests.core.queue.virtual_store import World
-
-
-@pytest.fixture
-def world() -> World:
-    """A router with an empty store."""
-    return World()
 
 
 def ask(world: World, verb: str, *arguments: Any, **named: Any) -> Any:
@@ -38,17 +31,11 @@ def peek(world: World, state: str, most: int = 10) -> list[tuple[int, int, bytes
     return [(view.priority, view.number, view.message) for view in views]
 
 
-def taken(world: World) -> Given:
-    given = world.take()
-    assert given is not None
-    return given
-
-
 def bury(world: World, *messages: bytes) -> None:
     """Put items, and have them rejected."""
     world.put(*messages)
     for _ in messages:
-        world.queue.rejected(world.now, taken(world).fence, "worker-1", "no such invoice")
+        world.queue.rejected(world.now, world.taken().fence, "worker-1", "no such invoice")
     world.run()
 
 
@@ -69,7 +56,7 @@ def test_items_are_shown_by_state(world: World) -> None:
     world.put(b"urgent", priority=9, expires=World.wall(world.now + 60))
     world.put(b"later", b"sooner", due=World.wall(world.now + 60))
     world.run()
-    assert {taken(world).message, taken(world).message} == {b"a", b"urgent"}
+    assert {world.taken().message, world.taken().message} == {b"a", b"urgent"}
     assert world.take() is None  # b and c wait for a
     world.put(b"d")
     assert peek(world, "running") == [(0, 2, b"a"), (9, 1, b"urgent")]
@@ -91,7 +78,7 @@ def test_an_item_that_is_due_is_ready_and_not_postponed(world: World) -> None:
 def test_one_item_is_shown_with_its_story(world: World) -> None:
     bury(world, b"dead")
     world.put(b"a", b"b", id=b"", series=b"s")
-    taken(world)
+    world.taken()
     dead, running, ready, gone = (ask(world, "show", "billing", 0, number) for number in (1, 2, 3, 9))
     assert (dead.state, running.state, ready.state, gone) == ("dead", "running", "ready", None)
     (ending,) = dead.story.endings
@@ -104,12 +91,12 @@ def test_dead_items_are_tried_again_as_often_as_new_ones(world: World) -> None:
     world.queues.declare(world.now, "billing", Policy(attempts=1), lambda: None)
     world.put(b"a", b"b", b"c")
     for _ in range(3):
-        world.queue.failed(world.now, taken(world).fence, "w", "raised")
+        world.queue.failed(world.now, world.taken().fence, "w", "raised")
     world.run()
     assert world.queue.figures(world.now)["dead"] == 3
     assert ask(world, "retry", world.now, "billing", keys=[(0, 2), (0, 9)]) == 1
     world.advance(0.1)
-    again = taken(world)
+    again = world.taken()
     assert (again.message, again.attempt, again.item.maker) == (b"b", 1, Maker(7, 2))
     world.queue.failed(world.now, again.fence, "w", "raised once more")
     world.run()
@@ -161,7 +148,7 @@ def test_ready_items_are_moved_and_what_runs_stays(world: World) -> None:
     world.put(*(b"%d" % number for number in range(700)))
     world.put(b"urgent", priority=5)
     world.put(b"tried", b"later", due=World.wall(world.now + 50))
-    urgent, first, second = taken(world), taken(world), taken(world)
+    urgent, first, second = world.taken(), world.taken(), world.taken()
     world.queue.not_begun(second.fence)
     world.advance(51)
     assert ask(world, "move_ready", world.now, "billing", "other") == 701
@@ -177,12 +164,12 @@ def test_ready_items_are_moved_and_what_runs_stays(world: World) -> None:
 def test_an_item_that_a_worker_may_run_since_a_former_life_is_not_moved(world: World) -> None:
     world.put(b"delayed", due=World.wall(world.now + 5))
     world.advance(6)
-    assert taken(world).message == b"delayed"
+    assert world.taken().message == b"delayed"
     world.kill()
     assert ask(world, "move_ready", world.now, "billing", "other") == 0
     world.advance(31)
     world.put(b"a")
-    assert taken(world).message == b"delayed" and taken(world).message == b"a"
+    assert world.taken().message == b"delayed" and world.taken().message == b"a"
     world.kill()
     assert ask(world, "move_ready", world.now, "billing", "other") == 0
     world.advance(31)
@@ -207,7 +194,7 @@ def test_a_queue_is_paused_also_in_the_next_life(world: World) -> None:
     world.kill(is_in_order=True)
     assert world.take() is None
     ask(world, "resume", "billing")
-    assert taken(world).message == b"a"
+    assert world.taken().message == b"a"
     world.kill()
     assert not world.queue.is_paused
 
@@ -239,8 +226,8 @@ def test_a_queue_that_drains_gives_what_is_there_and_takes_nothing_new(world: Wo
 
 def test_fences_grow_from_queue_to_queue(world: World) -> None:
     world.put(b"a", b"b")
-    world.queue.failed(world.now, taken(world).fence, "w", "raised", 100.0)
-    first = taken(world).fence
+    world.queue.failed(world.now, world.taken().fence, "w", "raised", 100.0)
+    first = world.taken().fence
     world.queue.not_begun(first)
     Operators(world.queues).move_ready(world.now, "billing", "other", lambda count: None)
     world.run()

@@ -2,34 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from rpcmq.core.queue.cancelling import cancel
-from rpcmq.core.queue.given import Given
 from rpcmq.core.queue.operators import Operators
-from rpcmq.core.queue.policy import Policy
 from rpcmq.core.queue.refusals import Refused
 from rpcmq.core.queue.results import Outcome
 from tests.core.queue.virtual_store import World
-
-
-@pytest.fixture
-def world() -> World:
-    """A router with an empty store."""
-    return World()
-
-
-def declare(world: World, **settings: Any) -> None:
-    world.queues.declare(world.now, "billing", Policy(**settings), lambda: None)
-    world.run()
-
-
-def taken(world: World) -> Given:
-    given = world.take()
-    assert given is not None
-    return given
 
 
 def asked(world: World, number: int, id: str = "") -> Outcome:
@@ -50,7 +29,7 @@ def test_a_result_is_kept_for_its_time_also_in_the_next_life(world: World) -> No
     world.put(b"kept", keep_result=100.0)
     world.put(b"not kept")
     assert asked(world, 1) == Outcome("waiting")
-    first, second = taken(world), taken(world)
+    first, second = world.taken(), world.taken()
     assert asked(world, 1) == Outcome("running") and (first.keep_result, second.keep_result) == (100_000, 0)
     world.queue.done(first.fence, result=b"42", now=world.now)
     world.queue.done(second.fence, result=b"43", now=world.now)
@@ -67,7 +46,7 @@ def test_a_result_is_kept_for_its_time_also_in_the_next_life(world: World) -> No
 
 def test_the_reason_of_a_dead_item_is_known_while_it_is_dead(world: World) -> None:
     world.put(b"a")
-    world.queue.rejected(world.now, taken(world).fence, "w", "no such invoice")
+    world.queue.rejected(world.now, world.taken().fence, "w", "no such invoice")
     assert asked(world, 1) == Outcome("dead", text="rejected: no such invoice")
     Operators(world.queues).drop(world.now, "billing", lambda count: None)
     world.run()
@@ -75,14 +54,14 @@ def test_the_reason_of_a_dead_item_is_known_while_it_is_dead(world: World) -> No
 
 
 def test_whoever_waits_is_told_of_the_end_once_it_is_durable(world: World) -> None:
-    declare(world, attempts=1)
+    world.set_policy(attempts=1)
     world.put(b"done", b"dead", b"cancelled", b"expired", expires=World.wall(world.now + 50))
     outcomes = [waits(world, number) for number in (1, 2, 3, 4)]
     world.run()
     assert outcomes == [[], [], [], []]
-    world.queue.done(taken(world).fence, result=b"42")
+    world.queue.done(world.taken().fence, result=b"42")
     assert outcomes[0] == []
-    world.queue.failed(world.now, taken(world).fence, "w", "raised")
+    world.queue.failed(world.now, world.taken().fence, "w", "raised")
     cancel(world.queues, world.now, "billing", 0, 3, lambda answer: None)
     world.run()
     world.advance(60)
@@ -95,7 +74,7 @@ def test_whoever_waits_is_told_of_the_end_once_it_is_durable(world: World) -> No
 
 def test_whoever_waits_for_what_has_ended_is_told_at_once(world: World) -> None:
     world.put(b"a", keep_result=60)
-    given = taken(world)
+    given = world.taken()
     both = waits(world, 1)
     world.queue.done(given.fence, result=b"42", now=world.now)
     world.run()
@@ -112,7 +91,7 @@ def test_whoever_does_not_wait_any_more_is_forgotten(world: World) -> None:
     world.run()
     forget()
     forget()
-    world.queue.done(taken(world).fence)
+    world.queue.done(world.taken().fence)
     world.run()
     assert not outcomes and world.queue.results._count == 0
 
@@ -132,14 +111,14 @@ def test_a_cancelled_item_whose_result_was_to_be_kept_is_told_as_such(world: Wor
 
 
 def test_results_are_bounded(world: World) -> None:
-    declare(world, max_result_bytes=(1 << 20) + 1000)
+    world.set_policy(max_result_bytes=(1 << 20) + 1000)
     world.put(b"a", b"b", b"c", keep_result=60)
     for size in ((1 << 20) + 1, 700, 700):
-        world.queue.done(taken(world).fence, result=bytes(size), now=world.now)
+        world.queue.done(world.taken().fence, result=bytes(size), now=world.now)
     assert asked(world, 1) == Outcome("done", text="its result of 1048577 bytes is not kept: 1048576 are the most")
-    declare(world, max_result_bytes=1000)
+    world.set_policy(max_result_bytes=1000)
     world.put(b"d", keep_result=60)
-    world.queue.done(taken(world).fence, result=b"", now=world.now)
+    world.queue.done(world.taken().fence, result=b"", now=world.now)
     assert asked(world, 4).state == "unknown"
     assert world.queue.figures(world.now)["counters"]["results not kept"] == 1
 
@@ -158,7 +137,7 @@ def test_of_another_item_in_that_place_nothing_is_told(world: World) -> None:
     assert asked(world, 1, "invoice-2").state == "unknown"
     # These have not heard from the store yet when the item ends.
     ours, others = waits(world, 1, "invoice-1"), waits(world, 1, "invoice-2")
-    world.queue.done(taken(world).fence, result=b"42", now=world.now)
+    world.queue.done(world.taken().fence, result=b"42", now=world.now)
     world.run()
     assert ours == [Outcome("done", b"42")] and [each.state for each in others] == ["unknown"]
     assert asked(world, 1, "invoice-1") == asked(world, 1) == Outcome("done", b"42")

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
 from rpcmq.core.queue.cancelling import cancel
-from rpcmq.core.queue.given import Given
 from rpcmq.core.queue.operators import Operators
 from rpcmq.store.contract import Verdict
 from tests.core.queue.virtual_store import World
@@ -13,26 +10,14 @@ from tests.core.queue.virtual_store import World
 KNOWN = [Verdict(is_known=True)]
 
 
-@pytest.fixture
-def world() -> World:
-    """A router with an empty store."""
-    return World()
-
-
 def put(world: World, message: bytes, **fields: int) -> list[Verdict]:
     return world.put(message, unique=b"nightly", **fields)
-
-
-def taken(world: World) -> Given:
-    given = world.take()
-    assert given is not None
-    return given
 
 
 def test_one_waits_until_it_is_given(world: World) -> None:
     assert put(world, b"a")[0].number and put(world, b"b") == KNOWN and put(world, b"c", priority=9) == KNOWN
     world.put(b"other", unique=b"hourly")
-    first = taken(world)
+    first = world.taken()
     world.run()
     assert first.message == b"a" and put(world, b"d")[0].number and put(world, b"e") == KNOWN
     world.queue.failed(world.now, first.fence, "w", "raised")
@@ -48,10 +33,10 @@ def test_it_holds_over_lives(world: World) -> None:
     world.kill()
     assert put(world, b"b") == KNOWN
     world.advance(51)
-    taken(world)
+    world.taken()
     world.kill()
     world.advance(31)
-    assert taken(world).message == b"a"
+    assert world.taken().message == b"a"
     world.run()
     assert put(world, b"c")[0].number
 

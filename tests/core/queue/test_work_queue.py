@@ -8,31 +8,13 @@ import pytest
 
 from rpcmq.core.queue.policy import Policy
 from rpcmq.core.queue.story import Story
-from rpcmq.core.queue.work_queue import Given
 from rpcmq.store.contract import Position, Stored
 from tests.core.queue.virtual_store import World
-
-
-@pytest.fixture
-def world() -> World:
-    """A router with an empty store."""
-    return World()
-
-
-def taken(world: World) -> Given:
-    given = world.take()
-    assert given is not None
-    return given
 
 
 def stories(world: World) -> list[Story]:
     dead = world.store.read_dead("billing", Position(), 100, 1 << 20)
     return [Story.from_bytes(each.state) for each in dead if isinstance(each, Stored)]
-
-
-def declare(world: World, **settings: object) -> None:
-    world.queues.declare(world.now, "billing", Policy(**settings), lambda: None)  # type: ignore[arg-type]
-    world.run()
 
 
 # --- order -----------------------------------------------------------------------------------------
@@ -76,36 +58,36 @@ def test_an_item_that_expires_before_its_turn_is_dead(world: World) -> None:
 
 
 def test_concurrency_rate_and_pause(world: World) -> None:
-    declare(world, concurrency=2, rate=2.0)
+    world.set_policy(concurrency=2, rate=2.0)
     world.put(*(b"%d" % number for number in range(10)))
-    first, second = taken(world), taken(world)
+    first, second = world.taken(), world.taken()
     assert world.take() is None
     world.queue.done(first.fence)
     world.queue.done(second.fence)
     assert world.take() is None  # two a second
     world.advance(0.6)
-    assert taken(world).message == b"2"
+    assert world.taken().message == b"2"
     world.queue.is_paused = True
     world.advance(10)
     assert world.take() is None
     world.queue.is_paused = False
-    assert taken(world).message == b"3"
+    assert world.taken().message == b"3"
 
 
 # --- ends ------------------------------------------------------------------------------------------
 
 
 def test_an_item_that_fails_is_tried_again_later_and_later_and_is_dead_at_last(world: World) -> None:
-    declare(world, attempts=3, backoff=10.0, backoff_factor=3.0)
+    world.set_policy(attempts=3, backoff=10.0, backoff_factor=3.0)
     world.put(b"a")
     for attempt, pause in ((1, 10), (2, 30)):
-        given = taken(world)
+        given = world.taken()
         assert given.attempt == attempt
         assert world.queue.failed(world.now, given.fence, "worker-1", f"raised {attempt}")
         world.advance(pause - 1)
         assert world.take() is None
         world.advance(1.1)
-    assert world.queue.failed(world.now, taken(world).fence, "worker-2", "raised 3")
+    assert world.queue.failed(world.now, world.taken().fence, "worker-2", "raised 3")
     world.advance(1000)
     assert world.take() is None
     (story,) = stories(world)
@@ -116,24 +98,24 @@ def test_an_item_that_fails_is_tried_again_later_and_later_and_is_dead_at_last(w
 
 def test_a_worker_says_when_to_try_again_or_that_it_is_of_no_use(world: World) -> None:
     world.put(b"a", b"b")
-    again, useless = taken(world), taken(world)
+    again, useless = world.taken(), world.taken()
     world.queue.failed(world.now, again.fence, "w", "not yet", again=5.0)
     world.queue.rejected(world.now, useless.fence, "w", "no such invoice")
     world.advance(4.9)
     assert world.take() is None
     world.advance(0.2)
-    assert taken(world).message == b"a"
+    assert world.taken().message == b"a"
     assert [story.endings[0].outcome for story in stories(world)] == ["rejected"]
 
 
 def test_an_item_whose_worker_is_lost_is_given_to_another_one_and_is_dead_in_the_end(world: World) -> None:
-    declare(world, losses=2)
+    world.set_policy(losses=2)
     world.put(b"poison")
-    first = taken(world)
+    first = world.taken()
     world.queue.lost(world.now, first.fence, "worker-1", "killed")
     assert world.take() is None, "it may still run there"
     world.advance(31)
-    second = taken(world)
+    second = world.taken()
     assert (second.message, second.attempt) == (b"poison", 2)
     world.queue.lost(world.now, second.fence, "worker-2", "killed")
     world.advance(100)
@@ -145,7 +127,7 @@ def test_an_item_that_was_lost_with_a_router_has_lost_no_worker(world: World) ->
     world.put(b"a")
     fences = []
     for attempt in range(1, 20):
-        given = taken(world)
+        given = world.taken()
         assert given.attempt == attempt
         fences.append(given.fence)
         world.queue.lost(world.now, given.fence, "", "the router went away")
@@ -158,27 +140,27 @@ def test_an_item_that_was_lost_with_a_router_has_lost_no_worker(world: World) ->
 
 @pytest.mark.parametrize("worker", ["worker-1", ""])
 def test_an_item_in_doubt_is_parked_where_that_is_asked_for(world: World, worker: str) -> None:
-    declare(world, on_lost="park")
+    world.set_policy(on_lost="park")
     world.put(b"a")
-    world.queue.lost(world.now, taken(world).fence, worker, "killed")
+    world.queue.lost(world.now, world.taken().fence, worker, "killed")
     world.advance(100)
     assert world.take() is None and len(stories(world)) == 1
 
 
 def test_an_item_that_was_not_begun_is_the_next_one_and_has_been_tried_by_nobody(world: World) -> None:
     world.put(b"a", b"b")
-    first = taken(world)
+    first = world.taken()
     assert world.queue.not_begun(first.fence)
-    again = taken(world)
+    again = world.taken()
     assert (again.message, again.attempt) == (b"a", 1) and again.fence > first.fence
 
 
 def test_whatever_is_said_under_an_old_fence_changes_nothing(world: World) -> None:
     world.put(b"a")
-    first = taken(world)
+    first = world.taken()
     world.queue.lost(world.now, first.fence, "w", "cut off")
     world.advance(31)
-    second = taken(world)
+    second = world.taken()
     assert not world.queue.done(first.fence)
     assert not world.queue.failed(world.now, first.fence, "w", "too late")
     assert not world.queue.not_begun(first.fence)
@@ -206,11 +188,11 @@ def ages(world: World) -> dict[str, float]:
 
 
 def test_items_are_counted_by_state(world: World) -> None:
-    declare(world, attempts=2, backoff=10.0)
+    world.set_policy(attempts=2, backoff=10.0)
     world.put(b"a", b"b", b"c")
     world.put(b"later", due=World.wall(world.now + 60))
     assert numbers(world) == (3, 1, 0, 0)
-    first, second = taken(world), taken(world)
+    first, second = world.taken(), world.taken()
     assert numbers(world) == (1, 1, 2, 0)
     world.queue.done(first.fence)
     world.queue.failed(world.now, second.fence, "w", "raised")
@@ -218,8 +200,8 @@ def test_items_are_counted_by_state(world: World) -> None:
     assert numbers(world) == (1, 2, 0, 0)
     world.advance(11)
     assert numbers(world) == (2, 1, 0, 0)
-    world.queue.rejected(world.now, taken(world).fence, "w", "no")
-    assert world.queue.not_begun(taken(world).fence)
+    world.queue.rejected(world.now, world.taken().fence, "w", "no")
+    assert world.queue.not_begun(world.taken().fence)
     world.run()
     assert numbers(world) == (1, 1, 0, 1)
     world.kill(is_in_order=True)
@@ -228,7 +210,7 @@ def test_items_are_counted_by_state(world: World) -> None:
 
 def test_an_item_whose_end_is_not_durable_yet_is_not_counted_as_ready(world: World) -> None:
     world.put(b"a", b"b")
-    world.queue.done(taken(world).fence)
+    world.queue.done(world.taken().fence)
     assert world.port.waiting and numbers(world) == (1, 0, 0, 0)
     world.run()
     assert numbers(world) == (1, 0, 0, 0)
@@ -238,9 +220,9 @@ def test_the_ages_of_the_oldest_items_are_known(world: World) -> None:
     assert ages(world) == {}
     world.put(b"a", b"b", b"c")
     world.advance(5)
-    rejected = taken(world)
+    rejected = world.taken()
     world.queue.rejected(world.now, rejected.fence, "w", "no")
-    taken(world)
+    world.taken()
     world.advance(2)
     assert ages(world) == {"ready": 7.0, "running": 2.0, "dead": 2.0}
     world.kill()
@@ -250,7 +232,7 @@ def test_the_ages_of_the_oldest_items_are_known(world: World) -> None:
 
 
 def test_a_queue_that_was_declared_and_never_used_is_known_in_the_next_life(world: World) -> None:
-    declare(world, rate=1.0)
+    world.set_policy(rate=1.0)
     world.kill()
     assert world.queues.names() == ["billing"]
     world.put(b"a", b"b", b"c")
@@ -262,7 +244,7 @@ def test_a_queue_that_was_declared_and_never_used_is_known_in_the_next_life(worl
 
 def test_the_next_life_waits_for_workers_that_may_still_run_an_item(world: World) -> None:
     world.put(b"given", b"waiting")
-    taken(world)
+    world.taken()
     world.kill()
     assert world.take_all() == []
     world.advance(Policy().lease)
@@ -276,13 +258,13 @@ def test_what_is_read_from_the_store_is_announced(world: World) -> None:
     world.queues.on_ready = lambda queue: announced.append(queue.name)
     assert world.queue.take(world.now) is None and not announced
     world.run()
-    assert announced and taken(world).message == b"0"
+    assert announced and world.taken().message == b"0"
 
 
 @pytest.mark.parametrize("is_read", [False, True])
 def test_a_new_item_does_not_wait_with_those_of_a_former_life(world: World, is_read: bool) -> None:
     world.put(b"before", b"not taken")
-    taken(world)
+    world.taken()
     world.kill()
     if is_read:
         assert world.take_all() == []
@@ -299,9 +281,9 @@ def test_a_new_item_does_not_wait_with_those_of_a_former_life(world: World, is_r
 def test_items_that_cannot_have_been_given_do_not_wait(world: World) -> None:
     for start in range(0, 5000, 100):
         world.put(*(b"%d" % number for number in range(start, start + 100)))
-    assert taken(world).message == b"0"
+    assert world.taken().message == b"0"
     world.kill()
-    began_with = taken(world).message
+    began_with = world.taken().message
     assert 500 <= int(began_with) < 2000
     rest = [began_with, *world.take_all()]
     world.advance(Policy().lease)
@@ -311,24 +293,24 @@ def test_items_that_cannot_have_been_given_do_not_wait(world: World) -> None:
 
 def test_after_an_end_in_order_nothing_waits(world: World) -> None:
     world.put(b"a", b"b")
-    world.queue.done(taken(world).fence)
+    world.queue.done(world.taken().fence)
     world.run()
     world.kill(is_in_order=True)
     assert world.take_all() == [b"b"]
 
 
 def test_the_next_life_knows_policy_story_and_delays(world: World) -> None:
-    declare(world, attempts=2, backoff=40.0)
+    world.set_policy(attempts=2, backoff=40.0)
     world.put(b"a")
     world.put(b"later", due=World.wall(world.now + 100))
-    world.queue.failed(world.now, taken(world).fence, "w", "raised")
+    world.queue.failed(world.now, world.taken().fence, "w", "raised")
     world.run()
     world.kill()
     assert world.queue.policy == replace(Policy(), attempts=2, backoff=40.0)
     world.advance(41)
-    assert taken(world).attempt == 2
+    assert world.taken().attempt == 2
     world.advance(60)
-    assert taken(world).message == b"later"
+    assert world.taken().message == b"later"
 
 
 def test_an_item_that_was_put_twice_is_there_once(world: World) -> None:
@@ -344,7 +326,7 @@ def test_nothing_is_given_while_the_store_fails(world: World) -> None:
     world.port.waits_for = "disk full"
     assert world.take() is None
     world.port.waits_for = ""
-    assert taken(world).message == b"a"
+    assert world.taken().message == b"a"
 
 
 def test_whoever_was_given_nothing_while_the_store_failed_is_told_when_it_is_back(world: World) -> None:
@@ -390,7 +372,7 @@ def test_a_queue_of_which_anything_was_ever_said_is_not_blank(world: World) -> N
     assert "new" not in queues.names()
     world.put(b"a")
     assert not queues.is_blank("billing")
-    given = taken(world)
+    given = world.taken()
     world.queue.done(given.fence)
     world.run()
     assert not queues.is_blank("billing")

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from rpcmq.core.queue.policy import Policy
 from rpcmq.core.queue.port import Items
 from rpcmq.core.queue.queues import NewItem, Queues
 from rpcmq.core.queue.work_queue import Given, WorkQueue
@@ -71,7 +72,7 @@ class VirtualStore:
 
 
 class World:
-    """The queues of a router, its store, and the time."""
+    """The queues of one owner, their store, and the time."""
 
     def __init__(self, has_incoming: bool = False) -> None:
         self.store = MemoryStore(has_incoming)
@@ -80,7 +81,7 @@ class World:
         self.begin()
 
     def begin(self) -> None:
-        """A life of the router begins."""
+        """A life of the queue server begins."""
         self.port = VirtualStore(self.store)
         self.queues = Queues(self.port, self.store.recovered, self.now, self.wall)
         self.run()
@@ -103,7 +104,7 @@ class World:
         self.run()
 
     def kill(self, is_in_order: bool = False) -> None:
-        """The router dies, with whatever the store has not done yet; another life begins."""
+        """The queue server dies, with whatever the store has not done yet; another life begins."""
         if is_in_order:
             self.queues.close()
             self.run()
@@ -114,6 +115,11 @@ class World:
     def queue(self) -> WorkQueue:
         """The queue that most tests use."""
         return self.queues.queue("billing")
+
+    def set_policy(self, **settings: Any) -> None:
+        """Give the queue these settings, which are durable then."""
+        self.queues.declare(self.now, "billing", Policy(**settings), lambda: None)
+        self.run()
 
     def put(self, *messages: bytes, **fields: Any) -> list[Verdict]:
         """Put items with these messages, which is durable then."""
@@ -134,6 +140,12 @@ class World:
             if not self.port.waiting:
                 return None
             self.run()
+        return given
+
+    def taken(self) -> Given:
+        """The next item, which there is."""
+        given = self.take()
+        assert given is not None
         return given
 
     def take_all(self) -> list[bytes]:
