@@ -20,6 +20,7 @@ from rpcmq.client.router_consumers import RouterConsumers
 from rpcmq.client.router_links import ServingLink
 from rpcmq.client.served_methods import ServedMethods, check_context
 from rpcmq.client.shared_client import refuse_beside_a_client
+from rpcmq.client.stop_signals import STOP_SIGNALS, on_stop_signal, tell_what_runs
 from rpcmq.client.verbs import ClientVerbs
 from rpcmq.config import ConnectionSettings
 from rpcmq.errors import UsageError
@@ -165,13 +166,17 @@ class Service:
             raise UsageError(f"the service on {self.address} was started in another event loop: stop it there")
 
     async def wait(self) -> None:
-        """Wait until the service has stopped. SIGTERM and SIGINT stop it (in the main thread of a program)."""
+        """Wait until the service has stopped. SIGTERM and SIGINT stop it (in the main thread of a program).
+
+        What runs may finish; the log says what that is. A second signal ends the process at once.
+        """
         loop = running_loop()
-        before: dict[signal.Signals, Any] = {}
+        before: dict[int, Any] = {}
+        come = on_stop_signal(self._stop_soon)
         try:
-            for number in (signal.SIGTERM, signal.SIGINT):
+            for number in STOP_SIGNALS:
                 handler = signal.getsignal(number)
-                loop.add_signal_handler(number, self._stop_soon)
+                loop.add_signal_handler(number, come, number)
                 before[number] = handler
         except (NotImplementedError, RuntimeError, ValueError):
             pass  # not the main thread, or a system whose event loops have no signals
@@ -184,6 +189,7 @@ class Service:
 
     def _stop_soon(self) -> None:
         if self._stopping is None:
+            tell_what_runs(self._consumer, self._drain_seconds)
             self._stopping = running_loop().create_task(self._stop(self._drain_seconds))
 
     async def __aenter__(self) -> Self:

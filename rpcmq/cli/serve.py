@@ -76,8 +76,8 @@ def serve_command(
     functions are served, not those that it imports; where it has __all__, that says which. Names that
     begin with an underscore are not served, async methods are refused. A method gets the request
     context first; rpcmq.rpc uses the service's own connection in it. SIGTERM and SIGINT stop it:
-    what runs may finish. Each request runs in a greenlet; with RPCMQ_SHELL=threads in a thread, where
-    it may block.
+    what runs may finish, and a second one ends it at once. Each request runs in a greenlet; with
+    RPCMQ_SHELL=threads in a thread, where it may block.
     """
     import logging
 

@@ -9,6 +9,7 @@ from typing import Any, Unpack
 
 from rpcmq.client.base_service import BaseService
 from rpcmq.client.client import Client
+from rpcmq.client.stop_signals import STOP_SIGNALS, on_stop_signal, tell_what_runs
 from rpcmq.config import ConnectionSettings
 from rpcmq.transport.home_choice import gevent_can_live_here
 
@@ -81,11 +82,15 @@ class Service(BaseService):
         return Client(**{"shell": shell, **settings})
 
     def wait(self) -> None:
-        """Wait until the service has stopped. SIGTERM and SIGINT stop it (in the main thread of a program)."""
-        before: dict[signal.Signals, Any] = {}
+        """Wait until the service has stopped. SIGTERM and SIGINT stop it (in the main thread of a program).
+
+        What runs may finish; the log says what that is. A second signal ends the process at once.
+        """
+        before: dict[int, Any] = {}
+        come = on_stop_signal(lambda: self.home.post(self._stop_and_tell))
         try:
-            for number in (signal.SIGTERM, signal.SIGINT):
-                before[number] = signal.signal(number, lambda number, frame: self.home.post(self.stop))
+            for number in STOP_SIGNALS:
+                before[number] = signal.signal(number, lambda number, frame: come(number))
         except ValueError:
             pass  # this is not the main thread, to which all signals come
         try:
@@ -93,3 +98,7 @@ class Service(BaseService):
         finally:
             for changed, handler in before.items():
                 signal.signal(changed, handler)
+
+    def _stop_and_tell(self) -> None:
+        tell_what_runs(self._consumer, self._drain_seconds)
+        self.stop()
