@@ -6,7 +6,8 @@ import signal
 
 import pytest
 
-from rpcmq.errors import PutRefused, PutUnknown
+from rpcmq.client.queue import asking
+from rpcmq.errors import NoConsumer, PutRefused, PutUnknown
 from rpcmq.testing import eventually
 from tests.from_threads import each_shell_at_length as client_shell  # noqa: F401
 from tests.queue_server.billing import Billing, message
@@ -15,6 +16,21 @@ from tests.queue_server.billing import Billing, message
 def test_without_a_queue_server_it_is_said_what_to_do(client):
     with pytest.raises(PutRefused, match=r"nothing was put: no router of this mesh .*: rpcmq router --queue-dir DIR$"):
         client.put(None, "billing", message("charge", invoice=1), timeout=60)
+
+
+def test_where_no_router_has_a_queue_server_a_receipt_says_so_at_once(client):
+    receipt = client.receipt('["billing","here","A",0,1]')
+    for ask in (receipt.state, receipt.cancel, receipt.result):
+        with pytest.raises(NoConsumer, match=r"^router 'here' has no queue server, or is not there: rpcmq router --q"):
+            ask(600)
+
+
+def test_a_receipt_of_an_owner_that_is_not_there_waits_for_no_more_than_an_heir(client, queue_server, monkeypatch):
+    monkeypatch.setattr(asking, "_HEIR", 0.1)
+    receipt = client.receipt('["billing","nobody","A",0,1]')
+    for ask in (receipt.state, receipt.cancel, receipt.result):
+        with pytest.raises(NoConsumer, match=r"^router 'nobody' has no queue server, or is not there"):
+            ask(600)
 
 
 def test_a_put_waits_for_a_queue_server_that_is_started_again(client, queue_server, work):

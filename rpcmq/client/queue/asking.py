@@ -7,7 +7,7 @@ from math import inf
 from time import monotonic
 from typing import Any
 
-from rpcmq.client.queue.absence import absent
+from rpcmq.client.queue.absence import Absence, absent
 from rpcmq.client.queue.places import ItemPlace, ItemState
 from rpcmq.client.queue.protocol import NO_RESULT, REFUSED, all_queues, at_owner, check_queue
 from rpcmq.client.queue.puts import Producer
@@ -32,6 +32,8 @@ _UNENDED = ("waiting", "running")
 #: The longest that one question for a result waits, and that its answer takes beyond that (seconds); beyond the time
 #: of whoever asks it is waited for less: its owner may be stopped.
 _AT_ONCE, _ANSWER, _LATE = 20.0, 10.0, 1.0
+#: In so many seconds a queue server has taken over the items of an owner that is gone, if one does (seconds).
+_HEIR = 30.0
 #: Pauses between two attempts (seconds): the first, and the longest.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 
@@ -101,12 +103,17 @@ def until_answered(ask: Callable[[float], Steps[Any]], seconds: float, owner: st
         except (CallError, RouterUnreachable) as error:
             left = deadline - monotonic()
             absence = absent(error) if isinstance(error, CallError) else None
-            if absence is not None and (left <= 0 or (absence.is_final and not owner)):
+            if absence is not None and (left <= 0 or absence.is_final or _is_gone(absence, owner, seconds - left)):
                 raise NoConsumer(absence.text(owner)) from error
             if left <= 0:
                 raise
         yield Pause(min(wait, left))
         wait = min(_LONGEST_PAUSE, 2 * wait)
+
+
+def _is_gone(absence: Absence, owner: str, waited: float) -> bool:
+    """Whether nobody of the name ``owner`` is there, nor has taken over its items in ``waited`` seconds."""
+    return waited >= _HEIR and bool(owner) and absence.is_without(owner)
 
 
 def _result_of(place: ItemPlace, state: str, kept: bytes | None, text: str) -> tuple[int, bytes]:
