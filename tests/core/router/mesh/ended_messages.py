@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from rpcmq.core.router.settings import Settings
 from rpcmq.errors import Outcome
 from rpcmq.testing.mesh_network import Call, MeshNetwork, Message, Process
 from rpcmq.wire import STAMP, Flag, Kind
@@ -12,18 +13,26 @@ from rpcmq.wire.adoption import HERE_RECORD, Word, where_records
 __all__ = [
     "KINDS",
     "RUNS",
+    "assert_asked_for",
     "assert_nobody_starts_it",
     "consumer",
     "end",
     "goes_on",
+    "linked_routers",
     "promise",
     "send",
     "send_again",
-    "with_stamp",
 ]
 
 KINDS = pytest.mark.parametrize("kind", [Kind.REQUEST, Kind.CAST])
 RUNS = (Kind.REQUEST, Kind.CAST)
+
+
+def linked_routers() -> MeshNetwork:
+    """Three routers that wait for nobody who may come back."""
+    made = MeshNetwork(settings=Settings(recovery_seconds=0.0))
+    made.advance(2.0)
+    return made
 
 
 def consumer(net: MeshNetwork, name: str, router: str, group: str = "") -> Process:
@@ -75,6 +84,11 @@ def assert_nobody_starts_it(net: MeshNetwork, call: Call, kind: Kind, asker: str
         assert drops == {"cast": {"consumer lost": 1}}
 
 
-def with_stamp(message: Message, stamp: bytes) -> bytes:
-    """``message`` as it is for the owner with ``stamp``."""
-    return message.message[: STAMP.start] + stamp + message.message[STAMP.stop :]
+def assert_asked_for(net: MeshNetwork, process: Process, message: Message) -> None:
+    """The process is asked for a message that it has ended, says so to whoever asks, and is not given it again."""
+    net.advance(0.1)
+    ((key, stamp),) = [record for each in process.got(Kind.WHERE) for record in where_records(each.message)]
+    process.send(Kind.HERE, HERE_RECORD.pack(key, stamp, Word.ANSWERED), consumer=0)
+    end(process, Message(message.message[: STAMP.start] + stamp + message.message[STAMP.stop :]))
+    net.advance(0.1)
+    assert process.got(*RUNS) == []

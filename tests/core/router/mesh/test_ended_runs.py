@@ -6,29 +6,26 @@ import pytest
 
 from rpcmq.core.router.mesh import ended_runs
 from rpcmq.core.router.mesh.ended_runs import EndedRuns
-from rpcmq.core.router.settings import Settings
-from rpcmq.testing.mesh_network import MeshNetwork, Message
+from rpcmq.testing.mesh_network import MeshNetwork
 from rpcmq.wire import Kind
-from rpcmq.wire.adoption import HERE_RECORD, Word, where_records
 from rpcmq.wire.consumer_name import ConsumerName
 from tests.core.router.mesh.ended_messages import (
     KINDS,
     RUNS,
+    assert_asked_for,
     assert_nobody_starts_it,
     consumer,
     end,
     goes_on,
+    linked_routers,
     promise,
     send,
-    with_stamp,
 )
 
 
 @pytest.fixture
 def net() -> MeshNetwork:
-    made = MeshNetwork(settings=Settings(recovery_seconds=0.0))
-    made.advance(2.0)
-    return made
+    return linked_routers()
 
 
 @KINDS
@@ -78,12 +75,7 @@ def test_a_consumer_that_has_gone_on_elsewhere_is_asked(net: MeshNetwork, kind: 
     node.register("jobs", credit=3, tag=0)
     net.advance(1.0)
     goes_on(api, call, kind, "b")
-    net.advance(0.1)
-    ((key, stamp),) = [record for each in node.got(Kind.WHERE) for record in where_records(each.message)]
-    node.send(Kind.HERE, HERE_RECORD.pack(key, stamp, Word.ANSWERED), consumer=0)
-    end(node, Message(with_stamp(message, stamp)))
-    net.advance(0.1)
-    assert node.got(*RUNS) == []
+    assert_asked_for(net, node, message)
     if kind is Kind.REQUEST:
         assert call.end.payload == b"done"
 
