@@ -17,11 +17,12 @@ import apsw
 import pytest
 from gevent.event import Event
 
-from rpcmq import Client, Service, Worker
+from rpcmq import Client, Worker
 from rpcmq.client.queue.protocol import LOOK, Record, all_queues, at_owner
 from rpcmq.client.queue.records import pack_records
 from rpcmq.errors import CallError, PutRefused, PutUnknown, RpcError
 from rpcmq.testing import eventually
+from tests.faults.queue_bystanders import calls, calls_go_on, closed_store
 from tests.faults.queue_roles import QUEUE
 from tests.faults.queue_world import QueueWorld
 
@@ -29,11 +30,6 @@ pytestmark = [pytest.mark.integration, pytest.mark.fault]
 
 RECORD = Record(b"", 1, b"", 0, 0.0, 0.0, b"", "work", 1, b"{}")
 MESSAGE = {"method": "work", "args": {"item": "x", "key": None}}
-
-
-class Echo:
-    def say(self, ctx: Any, text: str) -> str:
-        return text
 
 
 class Work:
@@ -60,20 +56,8 @@ def world(tmp_path: Path) -> Iterator[QueueWorld]:
 
 @pytest.fixture
 def client(world: QueueWorld) -> Iterator[Client]:
-    with Client(world.mesh.urls, shell="gevent") as client:
+    with calls(world.mesh.urls) as client:
         yield client
-
-
-@pytest.fixture
-def echo(world: QueueWorld, client: Client) -> Iterator[None]:
-    with Service("echo", Echo(), router=world.mesh.urls):
-        eventually(lambda: calls_go_on(client))
-        yield
-
-
-def calls_go_on(client: Client) -> bool:
-    """Whether an ordinary call is answered."""
-    return bool(client.call(None, "echo", {"method": "say", "args": {"text": "hello"}}, timeout=5.0) == "hello")
 
 
 def limit_files(pid: int, size: int) -> None:
@@ -81,16 +65,6 @@ def limit_files(pid: int, size: int) -> None:
     resource.prlimit(pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
 
 
-def kill_owner(world: QueueWorld) -> Path:
-    """Kill the router with its queue server, and return the file of the store, which nobody has open any more."""
-    server, store = world.server("a"), world.store("a")
-    world.mesh["a"].kill()
-    os.kill(server, signal.SIGKILL)
-    eventually(lambda: not Path(f"/proc/{store}").exists())
-    return world.folder / "queues-a" / "queue.db"
-
-
-@pytest.mark.usefixtures("echo")
 def test_while_the_disk_is_full_puts_wait_calls_go_on_and_then_all_is_worked_at(
     world: QueueWorld, client: Client
 ) -> None:
@@ -112,7 +86,6 @@ def test_while_the_disk_is_full_puts_wait_calls_go_on_and_then_all_is_worked_at(
     assert len(history.accepted) == 600 and history.accepted.keys() <= history.done.keys()
 
 
-@pytest.mark.usefixtures("echo")
 def test_hostile_puts_are_refused_one_by_one(world: QueueWorld, client: Client) -> None:
     server, work = world.server("a"), Work()
     wrong: list[Any] = [
@@ -144,7 +117,6 @@ def test_hostile_puts_are_refused_one_by_one(world: QueueWorld, client: Client) 
 
 @pytest.mark.long
 @pytest.mark.timeout(180)
-@pytest.mark.usefixtures("echo")
 def test_a_million_items_in_one_put_delay_nobody_for_long(world: QueueWorld, client: Client) -> None:
     server = world.server("a")
     message: dict[str, Any] = {
@@ -158,7 +130,6 @@ def test_a_million_items_in_one_put_delay_nobody_for_long(world: QueueWorld, cli
 
 @pytest.mark.long
 @pytest.mark.timeout(180)
-@pytest.mark.usefixtures("echo")
 def test_large_items_go_through_and_larger_ones_are_refused(world: QueueWorld, client: Client) -> None:
     lengths: list[int] = []
 
@@ -197,14 +168,11 @@ def test_a_handler_that_never_ends_holds_up_no_other_item_and_is_given_again_whe
 
 
 @pytest.mark.long
-@pytest.mark.usefixtures("echo")
 def test_damaged_rows_are_dead_and_all_others_are_worked_at(world: QueueWorld, client: Client) -> None:
     numbers = count()
     messages = [{"method": "work", "args": {"item": f"item {next(numbers)}", "key": None}} for _ in range(1000)]
     client.put_many(None, QUEUE, messages)
-    router, file = world.mesh["a"], kill_owner(world)
-    # What was in the log goes into the file.
-    apsw.Connection(str(file)).close()
+    router, file = world.mesh["a"], closed_store(world)
     content = file.read_bytes()
     assert content.count(b"item 500") == 1
     file.write_bytes(content.replace(b"item 500", b"itEm 500"))
@@ -218,12 +186,11 @@ def test_damaged_rows_are_dead_and_all_others_are_worked_at(world: QueueWorld, c
     assert calls_go_on(client)
 
 
-@pytest.mark.usefixtures("echo")
 @pytest.mark.long
 @pytest.mark.parametrize("what", ["newer", "header", "directory", "truncated"])
 def test_a_store_that_cannot_be_used_is_named_and_calls_go_on(world: QueueWorld, client: Client, what: str) -> None:
     client.put_many(None, QUEUE, [MESSAGE] * 500)
-    router, file = world.mesh["a"], kill_owner(world)
+    router, file = world.mesh["a"], closed_store(world)
     connection = apsw.Connection(str(file))
     version = connection.pragma("user_version")
     if what == "newer":

@@ -8,35 +8,28 @@ from __future__ import annotations
 import errno
 import hashlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 from time import perf_counter
 from typing import Any
 
-import apsw
 import pytest
 from gevent import subprocess
 
-from rpcmq import Client, Service, Worker
+from rpcmq import Client, Worker
 from rpcmq.client.queue.protocol import LOOK
 from rpcmq.errors import PutRefused, PutUnknown
 from rpcmq.testing import eventually
 from rpcmq.testing.processes import RouterProcess
+from tests.faults.queue_bystanders import calls, calls_go_on, closed_store
 from tests.faults.queue_roles import QUEUE, Seen
 from tests.faults.queue_world import QueueWorld
-from tests.faults.test_queue_bad_input import calls_go_on, kill_owner
 
 pytestmark = [pytest.mark.integration, pytest.mark.fault, pytest.mark.long, pytest.mark.timeout(300)]
 
 _PAGE = 8192
 #: A queue server that could not be started is started again after a minute.
 _AGAIN = 100.0
-
-
-class Echo:
-    def say(self, ctx: Any, text: str) -> str:
-        return text
 
 
 class Work:
@@ -73,14 +66,6 @@ def assert_not_put(client: Client) -> str:
     with pytest.raises((PutRefused, PutUnknown)) as caught:
         client.put(None, QUEUE, {"method": "work", "args": {"item": "shut-1", "key": None}}, id="shut-1", timeout=1.0)
     return str(caught.value)
-
-
-@contextmanager
-def calls(urls: list[str]) -> Iterator[Client]:
-    """A client, and a service that it calls."""
-    with Client(urls, shell="gevent") as client, Service("echo", Echo(), router=urls):
-        eventually(lambda: calls_go_on(client))
-        yield client
 
 
 @pytest.fixture
@@ -222,9 +207,7 @@ def test_a_file_that_is_damaged_while_nobody_has_it_open_gives_no_wrong_item(
     with QueueWorld(tmp_path, 1) as world, calls(world.mesh.urls) as client:
         items = [f"item {number}" for number in range(1000)]
         client.put_many(None, QUEUE, [message_of(item) for item in items])
-        router, file = world.mesh["a"], kill_owner(world)
-        # What was in the log goes into the file.
-        apsw.Connection(str(file)).close()
+        router, file = world.mesh["a"], closed_store(world)
         whole = file.read_bytes()
         file.write_bytes(damaged(whole, how, random))
         router.restart()
