@@ -12,7 +12,7 @@ import gevent
 
 from rpcmq.client.later import Later
 from rpcmq.client.queue.messages import Message
-from rpcmq.client.queue.protocol import PRIORITIES, REFUSED, PutAnswer, Record, check_queue, version_refusal
+from rpcmq.client.queue.protocol import PRIORITIES, REFUSED, Crowded, PutAnswer, Record, check_queue, version_refusal
 from rpcmq.client.queue.records import most_records, unpack_records
 from rpcmq.core.queue.cancelling import CANCELLED, ENDED, cancel
 from rpcmq.core.queue.item_ids import is_other, shown_id
@@ -25,7 +25,7 @@ from rpcmq.core.queue.views import ItemView
 from rpcmq.errors import UsageError
 from rpcmq.payload.bounded_text import short_repr
 from rpcmq.queue_server.periodic import PeriodicItems
-from rpcmq.queue_server.turns import Crowded, End, Turns, caller_now
+from rpcmq.queue_server.turns import End, Turns, caller_now
 from rpcmq.store.contract import Maker, Verdict
 
 __all__ = ["AllQueues", "OneQueue"]
@@ -90,7 +90,7 @@ class AllQueues:
 
 
 class OneQueue:
-    """The methods of one queue.
+    """The methods of one queue. All but ``put``, which answers so, raise ``Crowded`` where too much waits.
 
     Args:
         wall: milliseconds of the wall clock now.

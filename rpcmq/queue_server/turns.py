@@ -10,10 +10,11 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import NamedTuple
 
+from rpcmq.client.queue.protocol import Crowded
 from rpcmq.client.request import handling
 from rpcmq.wire import ORIGIN_OF_KEY
 
-__all__ = ["Crowded", "End", "Turns", "caller_now"]
+__all__ = ["MOST_BYTES", "MOST_WORK", "End", "Turns", "caller_now"]
 
 #: Work at the store at the same time, in items: that of the largest put.
 MOST_WORK = 10_000
@@ -23,10 +24,6 @@ MOST_BYTES = 64 << 20
 _OVERHEAD = 1024
 
 End = Callable[[], None]
-
-
-class Crowded(Exception):
-    """Too much waits: nothing was begun."""
 
 
 class _Turn(NamedTuple):

@@ -10,6 +10,7 @@ import pytest
 
 import rpcmq
 from rpcmq.client.queue.places import ItemPlace
+from rpcmq.client.queue.protocol import QUEUES, Crowded
 from rpcmq.errors import CallError, NoConsumer, NoResult, UsageError
 from rpcmq.testing import eventually
 from tests.from_threads import each_shell_at_length as client_shell  # noqa: F401
@@ -119,3 +120,19 @@ def test_an_owner_that_does_not_answer_is_an_error(client, queue_server):
     queue_server.kill()
     with pytest.raises(CallError):
         receipt.state(0.3)
+
+
+def test_a_receipt_that_is_crowded_out_at_its_owner_asks_again(client, router):
+    class Busy:
+        asked = 0
+
+        def state(self, ctx: Any, priority: int, number: int, id: str) -> tuple[str, int, str]:
+            self.asked += 1
+            if self.asked == 1:
+                raise Crowded("too much waits")
+            return "ready", 0, ""
+
+    busy = Busy()
+    with rpcmq.Service("billing", busy, host="here", exchange=QUEUES, router=router.url):
+        assert client.receipt(ItemPlace("billing", "here", "i", 0, 1)).state().name == "ready"
+    assert busy.asked == 2

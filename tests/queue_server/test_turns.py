@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from rpcmq.queue_server.turns import MOST_BYTES, MOST_WORK, Crowded, Turns
+from rpcmq.client.queue.protocol import Crowded
+from rpcmq.queue_server.turns import MOST_BYTES, MOST_WORK, Turns
 
 
 class Store:

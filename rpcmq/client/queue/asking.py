@@ -9,7 +9,7 @@ from typing import Any
 
 from rpcmq.client.queue.absence import Absence, absent
 from rpcmq.client.queue.places import ItemPlace, ItemState
-from rpcmq.client.queue.protocol import NO_RESULT, REFUSED, all_queues, at_owner, check_queue
+from rpcmq.client.queue.protocol import NO_RESULT, REFUSED, Crowded, all_queues, at_owner, check_queue
 from rpcmq.client.queue.puts import Producer
 from rpcmq.client.queue.settings import check_settings
 from rpcmq.client.queue.steps import Ask, Pause, Steps
@@ -20,6 +20,8 @@ from rpcmq.errors import (
     ItemDead,
     NoConsumer,
     NoResult,
+    Overloaded,
+    RemoteError,
     RouterUnreachable,
     UsageError,
 )
@@ -36,6 +38,8 @@ _AT_ONCE, _ANSWER, _LATE = 20.0, 10.0, 1.0
 _HEIR = 30.0
 #: Pauses between two attempts (seconds): the first, and the longest.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
+#: The exception by which a queue server says so, as it comes here.
+_CROWDED = f"{Crowded.__module__}.{Crowded.__qualname__}"
 
 
 def declare(producer: Producer, queue: str, settings: Mapping[str, Any], seconds: float) -> Steps[dict[str, Any]]:
@@ -100,6 +104,12 @@ def until_answered(ask: Callable[[float], Steps[Any]], seconds: float, owner: st
             return (yield from ask(max(0.001, deadline - monotonic())))
         except AccessDenied:
             raise
+        except RemoteError as error:
+            if error.exc_type != _CROWDED:
+                raise
+            left = deadline - monotonic()
+            if left <= 0:
+                raise Overloaded(error.value) from None
         except (CallError, RouterUnreachable) as error:
             left = deadline - monotonic()
             absence = absent(error) if isinstance(error, CallError) else None

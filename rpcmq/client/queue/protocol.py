@@ -38,6 +38,7 @@ __all__ = [
     "SETTINGS",
     "VERSION",
     "WORKERS",
+    "Crowded",
     "PutAnswer",
     "Record",
     "WorkAnswer",
@@ -72,6 +73,10 @@ REFUSED = "refused"
 #: Priorities of items: the higher goes first.
 PRIORITIES = range(10)
 _LONGEST_NAME = 200
+
+
+class Crowded(Exception):
+    """Too much is asked of a queue server, by this caller above all: nothing was begun, and it is to be asked again."""
 
 
 class Record(NamedTuple):
