@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["dead_command", "drop_command", "move_command", "peek_command", "retry_command"]
 
 _STATES = ("ready", "postponed", "running", "dead")
-_SPARE = ("key", "bytes", "attempts", "reason")
+_SPARE = ("key", "bytes", "attempts", "method")
 _all_option = click.option("--all", "is_all", is_flag=True, help="All dead items of QUEUE.")
 _count_option = click.option(
     "--count", type=click.IntRange(1, 1000), default=20, show_default=True, help="Number of items of each owner."
@@ -63,12 +63,21 @@ def peek_command(
     output = Output()
     when = {"postponed": ("due_in", ">due in"), "dead": ("dead_for", ">dead for")}.get(of)
     columns = ("item", "owner", "id", "method", ">age", *([when[1]] if when else []), ">bytes", "key", ">attempts")
-    made = table(f"Items of {queue}, {of}", *columns, "reason", *(["args", "context"] if has_args else []))
+    reason = ["reason"] if any(row["reason"] for rows in found.values() for row in rows) else []
+    made = table(f"Items of {queue}, {of}", *columns, *reason, *(["args", "context"] if has_args else []))
     for name, rows in found.items():
         for row in rows:
             times = [age(row["age"]), *([age(row[when[0]])] if when else [])]
             cells = (row["item"], name, row["id"], row.get("method"), *times, row.get("bytes"), row["key"])
-            add_row(made, (*cells, row["attempts"] or "", row["reason"], *(_message(row) if has_args else ())))
+            add_row(
+                made,
+                (
+                    *cells,
+                    row["attempts"] or "",
+                    *([row["reason"]] if reason else []),
+                    *(_message(row) if has_args else ()),
+                ),
+            )
     if made.row_count:
         print_folded(output, made, *_SPARE)
     else:

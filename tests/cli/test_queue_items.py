@@ -13,7 +13,7 @@ import pytest
 from rpcmq import Client, Worker
 from rpcmq.errors import PutRefused
 from rpcmq.testing import InProcessRouter, eventually, routers
-from tests.cli.test_queue import Billing, QueueServer, answer_of, put, row_of
+from tests.cli.test_queue import Billing, Narrow, QueueServer, answer_of, put, row_of
 
 pytestmark = pytest.mark.integration
 
@@ -62,6 +62,19 @@ def test_peek_takes_nothing(system: list[InProcessRouter], invoke: Invoke) -> No
     assert [(row["args"], row["context"]) for row in decoded] == [({"invoice": 3}, None)] and "body" not in decoded[0]
     assert '{"invoice": 3}' in invoke("queue", "peek", "peeked", "--state", "postponed", "--args", *at).stdout
     assert "has no items that are dead" in invoke("queue", "peek", "peeked", "--state", "dead", *at).stdout
+
+
+def test_peek_tells_the_reason_in_a_narrow_terminal_too(
+    system: list[InProcessRouter], invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bury(invoke, system[0], "narrow", -5)
+    monkeypatch.setattr("rpcmq.cli.queue_items.Output", Narrow)
+    ended = invoke("queue", "peek", "narrow", "--state", "dead", "--args", "--router", system[0].url)
+    lines = ended.stdout.splitlines()
+    assert "ValueError" in ended.stdout and "negative" in ended.stdout and max(map(len, lines)) <= 80
+    assert "Not shown, for they do not fit: key" in ended.stdout
+    put(system[0], "narrow", 1)
+    assert "reason" not in invoke("queue", "peek", "narrow", "--router", system[0].url).stdout
 
 
 def test_dead_items_tell_their_stories(system: list[InProcessRouter], invoke: Invoke) -> None:

@@ -161,6 +161,27 @@ def test_ready_items_are_moved_and_what_runs_stays(world: World) -> None:
     assert world.take_all() == [] and sorted(other(world)) == sorted(moved)
 
 
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_items_that_are_due_are_moved_also_those_that_were_not_read_yet(world: World, is_restarted: bool) -> None:
+    world.put(*(b"%d" % number for number in range(1000)), due=World.wall(world.now + 5))
+    world.put(b"urgent", priority=3, due=World.wall(world.now + 5))
+    world.put(b"later", due=World.wall(world.now + 500))
+    if is_restarted:
+        world.kill(is_in_order=True)
+    world.advance(6)
+    running = [world.taken(), world.taken()]
+    assert running[0].message == b"urgent" and len(list(world.queue.in_memory)) < 500
+    assert ask(world, "move_ready", world.now, "billing", "other") == 999
+    assert world.take() is None
+    figures = world.queue.figures(world.now)
+    assert (figures["ready"], figures["postponed"], figures["running"]) == (0, 1, 2)
+    assert sorted([*other(world), running[1].message]) == sorted(b"%d" % number for number in range(1000))
+    for each in running:
+        assert world.queue.done(each.fence)
+    world.advance(500)
+    assert world.take_all() == [b"later"]
+
+
 def test_an_item_that_a_worker_may_run_since_a_former_life_is_not_moved(world: World) -> None:
     world.put(b"delayed", due=World.wall(world.now + 5))
     world.advance(6)
