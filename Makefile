@@ -53,12 +53,16 @@ PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check --no-input install --quiet
 SOURCES := rpcmq compat tests benchmarks examples docs/conf.py docs/site hatch_build.py
 CODE = $(wildcard $(SOURCES))
+# A distribution of its own, with environments of its own: .venv-oslo-18 has oslo.messaging 18.
+DRIVER := drivers/oslo
+OSLO_VERSIONS := 18 17
+OSLO := .venv-oslo
 COMPILE := $(VENV)/bin/uv --quiet --no-config pip compile --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --no-header --no-annotate
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-more test-long test-wheel wheel cover tox bench docs lint format lock build clean
+.PHONY: help setup demo test test-more test-long test-wheel test-oslo wheel cover tox bench docs lint format lock build clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -89,6 +93,12 @@ test-wheel: setup ## build the compiled wheel and run the tests of what is compi
 	@TESTED_WHEEL=$(CURDIR)/build/compiled PYTHONPATH=$(CURDIR)/build/compiled $(PY) -m pytest -n $(WORKERS) \
 		-o "pythonpath=build/compiled ." $(WHEEL_TESTS) $(ARGS)
 
+test-oslo: $(OSLO_VERSIONS:%=$(OSLO)-%/.ready) ## run the tests of the driver for oslo.messaging, with each version that it supports
+	@for version in $(OSLO_VERSIONS); do \
+		echo "oslo.messaging $$version"; \
+		(cd $(DRIVER) && $(CURDIR)/$(OSLO)-$$version/bin/python -m pytest $(ARGS)) || exit 1; \
+	done
+
 cover: setup ## run the test suite with branch coverage
 	@$(PY) -m coverage run -m pytest $(ARGS)
 	@$(PY) -m coverage report --show-missing --skip-covered
@@ -108,15 +118,16 @@ docs: $(VENV)/.docs ## build the site into build/docs, readable without a networ
 	@$(PY) -m docs.site.check build/docs
 	@echo "docs: open build/docs/index.html"
 
-lint: setup ## ruff, mypy --strict, the import contracts
-	@$(PY) -m ruff check $(CODE)
-	@$(PY) -m ruff format --check $(CODE)
+lint: setup $(OSLO)-18/.ready ## ruff, mypy --strict, the import contracts
+	@$(PY) -m ruff check $(CODE) $(DRIVER)
+	@$(PY) -m ruff format --check $(CODE) $(DRIVER)
 	@$(PY) -m mypy $(CODE)
+	@$(PY) -m mypy --python-executable $(OSLO)-18/bin/python --config-file $(DRIVER)/pyproject.toml -p rpcmq_oslo
 	@$(VENV)/bin/lint-imports --no-logo
 
 format: setup ## let ruff format and fix what it can
-	@$(PY) -m ruff check --fix $(CODE)
-	@$(PY) -m ruff format $(CODE)
+	@$(PY) -m ruff check --fix $(CODE) $(DRIVER)
+	@$(PY) -m ruff format $(CODE) $(DRIVER)
 
 lock: $(VENV)/.tools ## resolve pyproject.toml anew into requirements/*.txt
 	@$(COMPILE) --upgrade --extra latency --extra postgres --extra queue --group dev -o requirements/dev.txt pyproject.toml
@@ -124,6 +135,10 @@ lock: $(VENV)/.tools ## resolve pyproject.toml anew into requirements/*.txt
 	@$(COMPILE) --upgrade --constraint requirements/dev.txt --group bench -o requirements/bench.txt
 	@$(COMPILE) --upgrade --constraint requirements/dev.txt --group docs -o requirements/docs.txt
 	@$(COMPILE) --upgrade --constraint requirements/dev.txt --group tools -o requirements/tools.txt
+	@for version in $(OSLO_VERSIONS); do \
+		$(COMPILE) --upgrade --constraint requirements/dev.txt pyproject.toml --group $(DRIVER)/pyproject.toml:test-$$version \
+			-o requirements/oslo-$$version.txt || exit 1; \
+	done
 	@grep -c '==' requirements/*.txt
 
 build: setup ## build the wheel into dist/: pure Python
@@ -133,7 +148,7 @@ wheel: setup ## build the compiled wheel into dist/; needs a C compiler and take
 	@COMPILED_WHEEL=1 $(PY) -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir $(WHEELS) .
 
 clean: ## remove .venv and everything that was generated
-	@rm -rf $(VENV) .tox .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage htmlcov build dist
+	@rm -rf $(VENV) $(OSLO_VERSIONS:%=$(OSLO)-%) .tox .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage htmlcov build dist
 	@find $(CODE) -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # --- stamps: each is touched only when its step succeeded -------------------------------------
@@ -171,6 +186,16 @@ $(VENV)/.tools: requirements/tools.txt | $(VENV)/.created
 $(VENV)/.docs: requirements/docs.txt $(VENV)/.project
 	@echo "docs: installing the locked generator"
 	$(call pip,requirements/docs.txt,--require-hashes -r requirements/docs.txt)
+	@touch $@
+
+$(OSLO)-%/.ready: requirements/oslo-%.txt pyproject.toml $(DRIVER)/pyproject.toml | $(VENV)/.created
+	@echo "oslo: installing the locked oslo.messaging $* into $(OSLO)-$*"
+	@$(PY) -m venv --clear $(OSLO)-$*
+	@$(OSLO)-$*/bin/python -m pip --disable-pip-version-check --no-input install --quiet \
+		--require-hashes -r requirements/oslo-$*.txt >$(VENV)/pip.log 2>&1 \
+		&& $(OSLO)-$*/bin/python -m pip --disable-pip-version-check --no-input install --quiet \
+		--no-deps --no-build-isolation --editable . --editable $(DRIVER) >$(VENV)/pip.log 2>&1 || { \
+		echo "make: pip could not install oslo.messaging $*; is the network up? See $(VENV)/pip.log, then run make again." >&2; exit 1; }
 	@touch $@
 
 $(VENV)/.bench: requirements/bench.txt $(VENV)/.project

@@ -7,12 +7,13 @@ the adapter: it gets each message whole, and decides what runs it, where, and wh
 from __future__ import annotations
 
 from collections.abc import Callable
+from time import monotonic
 from typing import Any
 
 from rpcmq.client.consumer import ANSWERED, Consumer
 from rpcmq.client.later import Kept
 from rpcmq.client.request import Request
-from rpcmq.client.router_consumers import new_consumer
+from rpcmq.client.router_consumers import new_consumer, running_tasks
 from rpcmq.client.task_answers import is_done
 from rpcmq.client.verbs import ClientVerbs
 from rpcmq.core.process.task import Task
@@ -23,6 +24,10 @@ __all__ = ["KEPT", "IncomingMessage", "MessageConsumer", "is_serving"]
 
 #: Returned by a handler that keeps the message: it runs until it is ended from any thread, and none waits for that.
 KEPT: Any = object()
+#: Longest wait until all that was delivered has reached the handler, and pause between two looks (seconds).
+_GIVEN_WITHIN, _LOOK_AGAIN = 2.0, 0.005
+#: Messages that have ended and are remembered before they are forgotten.
+_MOST_ENDED = 256
 #: Signs of life in the time after which a caller gives up without one.
 _BEATS = 3
 
@@ -196,6 +201,9 @@ class MessageConsumer:
         beats: bool = True,
     ) -> None:
         self._handle = handle
+        #: Tasks that the handler was called with; those that have ended are forgotten now and then.
+        self._given: set[Task] = set()
+        self._most_given = concurrency + _MOST_ENDED
         self._consumer = client.home.run(
             new_consumer, client, address, self._invoke, concurrency=concurrency, group=group, direct=direct,
             beats=beats,
@@ -224,8 +232,14 @@ class MessageConsumer:
 
     @at_home
     def leave(self) -> None:
-        """Take no more messages. What runs goes on, and can be answered still; :meth:`stop` is to follow."""
+        """Take no more messages. What runs goes on, and can be answered still; :meth:`stop` is to follow.
+
+        Returns when the handler was called with all that was delivered.
+        """
         self._consumer.leave()
+        deadline = monotonic() + _GIVEN_WITHIN
+        while not self._given.issuperset(running_tasks(self._consumer)) and monotonic() < deadline:
+            self.shell.sleep(_LOOK_AGAIN)
 
     @at_home
     def stop(self, timeout: float) -> bool:
@@ -241,6 +255,9 @@ class MessageConsumer:
 
     def _invoke(self, task: Task, body: dict[str, Any]) -> Any:
         message = IncomingMessage(self._consumer.at(task), task, body)
+        self._given.add(task)
+        if len(self._given) > self._most_given:
+            self._given = {each for each in self._given if not each.has_ended}
         return message.kept if self._handle(message) is KEPT else ANSWERED
 
 

@@ -24,7 +24,7 @@ from rpcmq.transport.connection import Connection
 from rpcmq.transport.home import Home
 from rpcmq.wire import Address
 
-__all__ = ["AnyConsumer", "RouterConsumers", "new_consumer"]
+__all__ = ["AnyConsumer", "RouterConsumers", "new_consumer", "running_tasks"]
 
 log = logging.getLogger("rpcmq.service")
 
@@ -56,6 +56,18 @@ def new_consumer(
     workers = SharedWorkers(client.shell, concurrency)
     make = partial(Consumer, address=address, invoke=invoke, new_workers=workers.share, **options)
     return RouterConsumers(client, address, make, workers.close)
+
+
+def running_tasks(consumer: AnyConsumer) -> list[Task]:
+    """The tasks that were delivered to ``consumer`` and have not ended; at home."""
+    members = consumer.members if isinstance(consumer, RouterConsumers) else [consumer]
+    return [
+        task
+        for member in members
+        for registration in member.process.tasks.registrations.values()
+        for task in registration.running.values()
+        if member.has(task)
+    ]
 
 
 class RouterConsumers(Generic[C]):

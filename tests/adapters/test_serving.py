@@ -285,3 +285,24 @@ def test_signs_of_life_may_be_left_to_the_handler(client: Client, listen: Listen
     got[2].show_life()
     got[2].settle()
     assert consumer.stop(10)
+
+
+def test_who_has_left_was_given_all_that_was_delivered(client: Client, listen: Listen) -> None:
+    got: list[IncomingMessage] = []
+
+    def handle(message: IncomingMessage) -> Any:
+        got.append(message)
+        return KEPT
+
+    consumer = listen(handle, concurrency=400)
+    for n in range(600):
+        client.cast(None, "work", body(n=n))
+    eventually(lambda: got)
+    consumer.leave()
+    given = len(got)
+    for message in got:
+        assert message.settle()
+    assert consumer.stop(10) and len(got) == given
+    others: list[IncomingMessage] = []
+    listen(others.append)
+    eventually(lambda: len(got) + len(others) == 600)

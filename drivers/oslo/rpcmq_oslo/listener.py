@@ -1,0 +1,164 @@
+"""Listeners: subscriptions whose messages are pushed to a server of oslo.messaging, one by one or in batches."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from oslo_messaging._drivers.base import Listener
+
+from rpcmq import Address
+from rpcmq.adapters.serving import KEPT, IncomingMessage, MessageConsumer
+from rpcmq.errors import AccessDenied, RouterUnreachable, RpcError
+from rpcmq_oslo.connections import SharedConnection
+from rpcmq_oslo.failures import RefusedByRouter
+from rpcmq_oslo.incoming import Incoming
+
+__all__ = ["RpcmqListener"]
+
+LOG = logging.getLogger(__name__)
+
+#: Seconds of an attempt to register.
+_ATTEMPT: Final = 30.0
+#: Longest wait for what is unanswered when everything is released (seconds).
+_RELEASED_WITHIN: Final = 5.0
+#: Seconds before a message that was put back is delivered once more.
+_PUT_BACK_AFTER: Final = 0.2
+
+
+class RpcmqListener(Listener):
+    """Consumes addresses, and hands what comes to a server.
+
+    It is registered when it is made; what comes before :meth:`start` waits. The router delivers no more than
+    ``concurrency`` messages for each address that are not acknowledged (casts) or not answered (calls).
+
+    Args:
+        connection: a use of the connection for this listener alone, which it releases.
+        addresses: consumed.
+        pool: consume as a member of this group; empty: as the topic's own listener.
+        batch_size: messages handed over at once, at most.
+        batch_timeout: seconds for which a batch that is not full waits; None: for ever.
+
+    Raises:
+        RefusedByRouter: this process may not listen there.
+    """
+
+    def __init__(
+        self,
+        connection: SharedConnection,
+        addresses: Sequence[Address],
+        *,
+        concurrency: int,
+        pool: str = "",
+        batch_size: int = 1,
+        batch_timeout: float | None = None,
+    ) -> None:
+        super().__init__(batch_size, batch_timeout)
+        self._connection = connection
+        # The callback is called with it: after stop() it is not. It may end in here again.
+        self._lock = threading.RLock()
+        self._waiting: list[Incoming] = []
+        self._timer: threading.Timer | None = None
+        self._stopped = False
+        self._consumers: list[MessageConsumer] = []
+        try:
+            for address in addresses:
+                consumer = MessageConsumer(
+                    connection.client, address, self._take, concurrency=concurrency, group=pool, beats=False
+                )
+                _register(consumer, address, connection)
+                self._consumers.append(consumer)
+        except BaseException:
+            self.cleanup()
+            raise
+
+    def start(self, on_incoming_callback: Callable[[list[Incoming]], None]) -> None:
+        """Hand over what comes, and what has come."""
+        with self._lock:
+            super().start(on_incoming_callback)
+            self._hand_over()
+
+    def stop(self) -> None:
+        """Take no more, and hand over what has come; it can be answered still."""
+        for consumer in self._consumers:
+            consumer.leave()
+        with self._lock:
+            self._hand_over(is_last=True)
+            self._stopped = True
+            super().stop()
+
+    def cleanup(self) -> None:
+        """Release everything; to be called when all has been answered. To call it again does nothing."""
+        consumers, self._consumers = self._consumers, []
+        self._stopped = True
+        for consumer in consumers:
+            consumer.stop(_RELEASED_WITHIN)
+        self._connection.release()
+
+    def _take(self, message: IncomingMessage) -> Any:
+        """Take a message from its consumer, in one of that one's threads."""
+        self._add(Incoming(message, self._put_back))
+        return KEPT
+
+    def _put_back(self, incoming: Incoming) -> None:
+        timer = threading.Timer(_PUT_BACK_AFTER, self._add, (incoming,))
+        timer.daemon = True
+        timer.start()
+
+    def _add(self, incoming: Incoming) -> None:
+        with self._lock:
+            if not self._stopped:
+                self._waiting.append(incoming)
+                self._hand_over()
+                return
+        # Of a cast the router hears when the connection ends, and gives it to another listener.
+        LOG.warning("message %s has come after its listener was stopped, and is not run here", incoming.msg_id)
+        incoming.reply(failure=(RuntimeError, RuntimeError("it was not begun: the server was stopped"), None))
+
+    def _hand_over(self, is_last: bool = False) -> None:
+        """Hand over full batches, or everything; the rest waits for its time. To be called with the lock."""
+        callback, size = self.on_incoming_callback, self.batch_size
+        if callback is None:
+            return
+        least = 1 if is_last else size
+        while len(self._waiting) >= least:
+            batch = self._waiting[:size]
+            del self._waiting[:size]
+            self._end_timer()
+            callback(batch)
+        if self._waiting and self._timer is None and self.batch_timeout is not None:
+            self._timer = threading.Timer(self.batch_timeout, self._end_wait)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def _end_wait(self) -> None:
+        """The batch that is not full has waited for its time."""
+        with self._lock:
+            self._timer = None
+            self._hand_over(is_last=True)
+
+    def _end_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+def _register(consumer: MessageConsumer, address: Address, connection: SharedConnection) -> None:
+    """Register ``consumer``, however long it takes until a router is there.
+
+    Raises:
+        RefusedByRouter: it is not taken.
+    """
+    while True:
+        try:
+            consumer.start(_ATTEMPT)
+            return
+        except RouterUnreachable as error:
+            LOG.warning("cannot listen to %s yet: %s; still trying", address, error)
+        except AccessDenied as error:
+            raise RefusedByRouter(str(error)) from error
+        except RpcError as error:
+            routers = ", ".join(connection.routers)
+            raise RefusedByRouter(f"cannot listen to {address} at {routers}: {error}") from error
