@@ -16,11 +16,11 @@ __all__ = ["queue_problems"]
 
 def queue_problems(client: Client, owner: str, timeout: float) -> Iterator[tuple[str, str, str]]:
     """Yield subject, observation and advice for each problem of the queues of the router ``owner``."""
-    from rpcmq.client.queue.operators import Operators, QueueServerAway
+    from rpcmq.client.queue.queue_servers import QueueServerAway, QueueServers
 
-    operators = Operators(client, timeout)
+    servers = QueueServers(client, timeout)
     try:
-        answer = operators.wait_for(owner, lambda: operators.look(owner, "queues"))
+        answer = servers.wait_for(owner, lambda: servers.look(owner, "queues"))
     except NoConsumer:
         return  # a router without queues
     except QueueServerAway as error:

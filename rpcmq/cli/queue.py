@@ -46,7 +46,7 @@ def ls_command(state: State, owner: str | None, timeout: float) -> int | None:
     Marked are queues whose items wait without one that moves, with the reason; where the terminal is too narrow for
     that, it is said below the table. The exit code is 1 if a queue server does not answer.
     """
-    answers = ask(state, owner, timeout, lambda operators, name: operators.look(name, "queues"))
+    answers = ask(state, owner, timeout, lambda servers, name: servers.look(name, "queues"))
     if state.json:
         print_json({"owners": list(answers.by_owner.values()), "silent": answers.silent_rows()})
         return silent_code(answers)
@@ -101,7 +101,7 @@ def show_command(state: State, queue: str, owner: str | None, timeout: float) ->
 
     The exit code is 1 if no router has it, or a queue server does not answer.
     """
-    answers = ask(state, owner, timeout, lambda operators, name: operators.look(name, "show", queue=queue))
+    answers = ask(state, owner, timeout, lambda servers, name: servers.look(name, "show", queue=queue))
     found = known(answers, queue)
     if state.json:
         rows = [{"owner": name, **answer} for name, answer in found.items()]

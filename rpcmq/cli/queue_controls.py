@@ -35,7 +35,7 @@ def pause_command(state: State, queue: str, owner: str | None, timeout: float) -
     Items that workers have go on, and items are put as ever. It lasts over restarts. The exit code is 1 if no router
     has the queue, or a queue server does not answer.
     """
-    answers = ask(state, owner, timeout, lambda operators, name: operators.change(name, "pause", queue=queue))
+    answers = ask(state, owner, timeout, lambda servers, name: servers.change(name, "pause", queue=queue))
     return _told(state, queue, answers, "paused", "was paused already")
 
 
@@ -50,7 +50,7 @@ def resume_command(state: State, queue: str, owner: str | None, timeout: float) 
 
     The exit code is 1 if no router has it, or a queue server does not answer.
     """
-    answers = ask(state, owner, timeout, lambda operators, name: operators.change(name, "resume", queue=queue))
+    answers = ask(state, owner, timeout, lambda servers, name: servers.change(name, "resume", queue=queue))
     return _told(state, queue, answers, "resumed", "was neither paused nor draining")
 
 
@@ -67,13 +67,13 @@ def drain_command(state: State, queue: str, wait: float | None, owner: str | Non
     Puts are refused. It lasts over restarts. With --wait the exit code is 1 if items are left after that time: ready,
     postponed or running ones, not dead ones; also if no router has the queue, or a queue server does not answer.
     """
-    answers = ask(state, owner, timeout, lambda operators, name: operators.change(name, "drain", queue=queue))
+    answers = ask(state, owner, timeout, lambda servers, name: servers.change(name, "drain", queue=queue))
     if wait is None:
         return _told(state, queue, answers, "takes no more items", "took no items already")
     known(answers, queue)
     deadline = monotonic() + wait
     while True:
-        seen = ask(state, owner, timeout, lambda operators, name: operators.look(name, "show", queue=queue))
+        seen = ask(state, owner, timeout, lambda servers, name: servers.look(name, "show", queue=queue))
         left = {name: sum(row[each] for each in _LEFT) for name, row in known(seen, queue).items()}
         if not any(left.values()) or monotonic() >= deadline:
             break
@@ -119,8 +119,8 @@ def set_command(
     values = _parsed(settings)
     check_queue(queue)
 
-    def set_at(operators: Any, name: str) -> Any:
-        return operators.change(name, "set", queue=queue, settings=values, create=create)
+    def set_at(servers: Any, name: str) -> Any:
+        return servers.change(name, "set", queue=queue, settings=values, create=create)
 
     answers = ask(state, owner, timeout, set_at)
     found = known(answers, queue)

@@ -17,7 +17,7 @@ from rpcmq.client.queue.protocol import check_queue
 from rpcmq.errors import UsageError
 
 if TYPE_CHECKING:
-    from rpcmq.client.queue.operators import Operators
+    from rpcmq.client.queue.queue_servers import QueueServers
 
 __all__ = ["dead_command", "drop_command", "move_command", "peek_command", "retry_command"]
 
@@ -48,10 +48,10 @@ def peek_command(
     does not answer.
     """
 
-    def look(operators: Operators, name: str) -> Any:
+    def look(servers: QueueServers, name: str) -> Any:
         if has_args:
-            return operators.messages(name, queue, of, count)
-        return operators.look(name, "items", queue=queue, state=of, most=count)
+            return servers.messages(name, queue, of, count)
+        return servers.look(name, "items", queue=queue, state=of, most=count)
 
     answers = ask(state, owner, timeout, look)
     found = known(answers, queue)
@@ -108,8 +108,8 @@ def dead_command(
     The exit code is 1 if no router has the queue, or a queue server does not answer.
     """
 
-    def look(operators: Any, name: str) -> Any:
-        return operators.look(name, "items", queue=queue, state="dead", most=count, has_story=traceback)
+    def look(servers: Any, name: str) -> Any:
+        return servers.look(name, "items", queue=queue, state="dead", most=count, has_story=traceback)
 
     answers = ask(state, owner, timeout, look)
     found = known(answers, queue)
@@ -221,8 +221,8 @@ def _change(
     if keys is not None and owner is None:
         owner = _only_owner(state, queue, timeout)
 
-    def change(operators: Any, name: str) -> Any:
-        return operators.change(name, method, queue=queue, items=keys, **(more or {}))
+    def change(servers: Any, name: str) -> Any:
+        return servers.change(name, method, queue=queue, items=keys, **(more or {}))
 
     answers = ask(state, owner, timeout, change)
     found = known(answers, queue)
@@ -241,7 +241,7 @@ def _change(
 
 def _only_owner(state: State, queue: str, timeout: float) -> str:
     """The owner of ``queue``, where there is one only: an item's name is that of one owner."""
-    found = known(ask(state, None, timeout, lambda operators, name: operators.look(name, "show", queue=queue)), queue)
+    found = known(ask(state, None, timeout, lambda servers, name: servers.look(name, "show", queue=queue)), queue)
     if len(found) > 1:
         raise UsageError(f"several routers have a queue {queue!r} ({', '.join(found)}): say --owner")
     return next(iter(found))

@@ -16,7 +16,7 @@ from rpcmq.cli.text import plain
 from rpcmq.errors import AccessDenied, CallError, NoConsumer, RpcError
 
 if TYPE_CHECKING:
-    from rpcmq.client.queue.operators import Operators
+    from rpcmq.client.queue.queue_servers import QueueServers
 
 __all__ = ["Answers", "ask", "known", "of_owners", "say_silent", "silent_code"]
 
@@ -51,24 +51,24 @@ def of_owners(command: Command) -> Command:
     return owner(timeout(command))
 
 
-def ask(state: State, owner: str | None, timeout: float, request: Callable[[Operators, str], Any]) -> Answers:
+def ask(state: State, owner: str | None, timeout: float, request: Callable[[QueueServers, str], Any]) -> Answers:
     """Make ``request`` to the queue server of ``owner``, or of each owner in the mesh.
 
     Raises:
         NoConsumer: there is no queue server.
         RpcError: the router does not answer, or refuses it.
     """
-    from rpcmq.client.queue.operators import Operators, QueueServerAway
+    from rpcmq.client.queue.queue_servers import QueueServerAway, QueueServers
 
     answers = Answers()
     with make_client(state, timeout) as client:
-        operators = Operators(client, timeout)
-        owners = [owner] if owner else operators.owners()
+        servers = QueueServers(client, timeout)
+        owners = [owner] if owner else servers.owners()
         denied: list[AccessDenied] = []
 
         def ask_one(name: str) -> None:
             try:
-                answers.by_owner[name] = operators.wait_for(name, lambda: request(operators, name))
+                answers.by_owner[name] = servers.wait_for(name, lambda: request(servers, name))
             except NoConsumer:
                 pass  # a router without queues
             except QueueServerAway as error:
@@ -89,12 +89,12 @@ def ask(state: State, owner: str | None, timeout: float, request: Callable[[Oper
             raise NoConsumer(f"{where} {has}: rpcmq router --queue-dir DIR")
         answers.by_owner = {name: answers.by_owner[name] for name in owners if name in answers.by_owner}
         if answers.by_owner and all(answer is None for answer in answers.by_owner.values()):
-            answers.queues = _names(operators, list(answers.by_owner))
+            answers.queues = _names(servers, list(answers.by_owner))
     return answers
 
 
-def _names(operators: Operators, owners: list[str]) -> list[str]:
-    found = (row["queue"] for owner in owners for row in operators.look(owner, "queues")["queues"])
+def _names(servers: QueueServers, owners: list[str]) -> list[str]:
+    found = (row["queue"] for owner in owners for row in servers.look(owner, "queues")["queues"])
     return sorted(set(found))
 
 

@@ -41,7 +41,7 @@ def periodic_command(
         if not queue:
             raise click.UsageError("--remove needs the QUEUE of the periodic item")
         return _remove(state, queue, remove, owner, timeout)
-    answers = ask(state, owner, timeout, lambda operators, name: operators.look(name, "periodic", queue=queue or ""))
+    answers = ask(state, owner, timeout, lambda servers, name: servers.look(name, "periodic", queue=queue or ""))
     found = known(answers, queue) if queue else answers.by_owner
     rows = [{"owner": name, **row} for name, answer in found.items() for row in answer]
     if state.json:
@@ -71,8 +71,8 @@ def _time(shown: str | None) -> str:
 
 
 def _remove(state: State, queue: str, name: str, owner: str | None, timeout: float) -> int | None:
-    def remove(operators: Any, at: str) -> Any:
-        return operators.change(at, "remove_periodic", queue=queue, name=name)
+    def remove(servers: Any, at: str) -> Any:
+        return servers.change(at, "remove_periodic", queue=queue, name=name)
 
     answers: Answers = ask(state, owner, timeout, remove)
     found = known(answers, queue)

@@ -24,7 +24,7 @@ from rpcmq.queue_server.turns import End, Turns, caller_now
 from rpcmq.queue_server.watch import Watch
 from rpcmq.server.log import log_event
 
-__all__ = ["Change", "Look"]
+__all__ = ["ChangeEndpoint", "LookEndpoint"]
 
 #: Items that are shown at once; and with the stories of their attempts, of which one may have 40 KB; or messages.
 _MOST, _MOST_LARGE = 1000, 100
@@ -34,10 +34,11 @@ _PEEK = 1000
 
 log = logging.getLogger("rpcmq.queue")
 
-Items = Sequence[Sequence[int]]
+#: The items that an operator names: priority and number of each.
+Named = Sequence[Sequence[int]]
 
 
-class Look:
+class LookEndpoint:
     """The methods by which operators look at queues.
 
     Args:
@@ -112,7 +113,7 @@ class Look:
         return [item_row(view, wall, has_story, has_message) for view in views]
 
 
-class Change:
+class ChangeEndpoint:
     """The methods by which operators change queues. Each returns None where the queue is not known here.
 
     Args:
@@ -191,7 +192,7 @@ class Change:
 
     # --- items -------------------------------------------------------------------------------
 
-    def retry(self, ctx: Any, queue: str, items: Items | None) -> dict[str, Any] | None:
+    def retry(self, ctx: Any, queue: str, items: Named | None) -> dict[str, Any] | None:
         """Put dead items again, to be tried as often as new ones; all of them where ``items`` is None.
 
         Returns:
@@ -199,11 +200,11 @@ class Change:
         """
         return self._change(queue, "put again", items, partial(self._operators.retry, monotonic(), queue))
 
-    def drop(self, ctx: Any, queue: str, items: Items | None) -> dict[str, Any] | None:
+    def drop(self, ctx: Any, queue: str, items: Named | None) -> dict[str, Any] | None:
         """Forget dead items; all of them where ``items`` is None. Returns the same as :meth:`retry`."""
         return self._change(queue, "dropped", items, partial(self._operators.drop, monotonic(), queue))
 
-    def move(self, ctx: Any, queue: str, to: str, state: str, items: Items | None) -> dict[str, Any] | None:
+    def move(self, ctx: Any, queue: str, to: str, state: str, items: Named | None) -> dict[str, Any] | None:
         """Put items, dead ones or all that are ready, into the queue ``to``, which is made if it is not there.
 
         Returns the same as :meth:`retry`.
@@ -222,7 +223,7 @@ class Change:
                 self._unserve(to)  # unless something is in it now
 
     def _change(
-        self, queue: str, done: str, items: Items | None,
+        self, queue: str, done: str, items: Named | None,
         change: Callable[[Callable[[int], object], list[Key] | None], None],
     ) -> dict[str, Any] | None:  # fmt: skip
         if queue not in self._served:

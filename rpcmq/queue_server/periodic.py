@@ -140,9 +140,9 @@ class PeriodicItems:
 
     # --- among queue servers -----------------------------------------------------------------
 
-    def endpoint(self) -> _Homes:
+    def endpoint(self) -> _HomesEndpoint:
         """The methods for the other queue servers."""
-        return _Homes(self)
+        return _HomesEndpoint(self)
 
     def learn(self, homes: list[tuple[str, str, int, str]]) -> None:
         """Take over which owners put what, where that is newer than what is known here."""
@@ -185,7 +185,7 @@ class PeriodicItems:
         gevent.spawn(tell, self._client, PERIODIC, owner, "learn", {"homes": homes})
 
 
-class _Homes:
+class _HomesEndpoint:
     """The methods for other queue servers."""
 
     def __init__(self, items: PeriodicItems) -> None:

@@ -25,7 +25,7 @@ from rpcmq.queue_server.declarations import Declarations
 from rpcmq.queue_server.dispatcher import Dispatcher
 from rpcmq.queue_server.endpoints import AllQueues, OneQueue
 from rpcmq.queue_server.observer import Observer
-from rpcmq.queue_server.operators import Change, Look
+from rpcmq.queue_server.operators import ChangeEndpoint, LookEndpoint
 from rpcmq.queue_server.periodic import PeriodicItems
 from rpcmq.queue_server.store_process import StoreProcess
 from rpcmq.queue_server.turns import Turns
@@ -247,11 +247,11 @@ class QueueServer:
             self._step()
 
     def _serve_operators(self) -> None:
-        look = Look(
+        look = LookEndpoint(
             self._about, self.queues, self._watched, self.observer.look, self.store.state, self._turns,
             self.periodic.rows,
         )  # fmt: skip
-        change = Change(self.queues, self._watched, self.open, self._close_unused, self.periodic.remove)
+        change = ChangeEndpoint(self.queues, self._watched, self.open, self._close_unused, self.periodic.remove)
         homes = self.periodic.endpoint()
         endpoints = ((LOOK, look), (CHANGE, change), (SETTINGS, self._declarations), (PERIODIC, homes))
         for topic, endpoint in endpoints:

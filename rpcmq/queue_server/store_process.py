@@ -14,11 +14,11 @@ import gevent
 from gevent import socket, subprocess
 from gevent.event import Event
 
+from rpcmq.core.queue.port import Items
 from rpcmq.queue_server.gathered_changes import GatheredChanges
 from rpcmq.server.log import log_event
 from rpcmq.store.contract import (
     Change,
-    Damaged,
     Found,
     Incoming,
     Lane,
@@ -26,7 +26,6 @@ from rpcmq.store.contract import (
     Position,
     Put,
     Recovered,
-    Stored,
     StoreError,
     Verdict,
 )
@@ -65,8 +64,6 @@ from rpcmq.store.process import (
 __all__ = ["StoreProcess"]
 
 log = logging.getLogger("rpcmq.queue")
-
-Items = Sequence[Stored | Damaged]
 
 _CHUNK = 1 << 20
 #: Pause before a process that has died is started again (seconds).

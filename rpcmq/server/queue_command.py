@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from rpcmq.config import RouterConfig
 from rpcmq.errors import ConfigError, NotInstalled
 from rpcmq.server.embedded import EmbeddedRouter
-from rpcmq.server.queue_process import QueueProcess, QueueServer
+from rpcmq.server.queue_process import QueueProcess, QueueServerCommand
 from rpcmq.store.location import STORE_VARIABLE, is_database
 from rpcmq.transport.key_files import KeyFile
 
@@ -47,7 +47,7 @@ def reachable_url(bound: str) -> str:
     return f"{scheme}{separator}{_SELF.get(host, host)}{colon}{port}" if scheme == "tcp" else bound
 
 
-def queue_server(config: RouterConfig, bound: str, owner: str, key: KeyFile | None) -> QueueServer:
+def queue_server(config: RouterConfig, bound: str, owner: str, key: KeyFile | None) -> QueueServerCommand:
     """Return the queue server that is to be run.
 
     Args:
@@ -75,7 +75,7 @@ def queue_server(config: RouterConfig, bound: str, owner: str, key: KeyFile | No
     if is_database(where):
         environment[STORE_VARIABLE] = where
     directory = os.path.abspath(settings.dir) if settings.dir else tempfile.mkdtemp(prefix="rpcmq-queue-")
-    return QueueServer(
+    return QueueServerCommand(
         directory,
         reachable_url(bound),
         flags,

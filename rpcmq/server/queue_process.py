@@ -26,7 +26,7 @@ from rpcmq.server.log import log_event
 from rpcmq.server.queue_directory import DirectoryInUse, QueueDirectory
 from rpcmq.server.queue_status import QueueStatus
 
-__all__ = ["QueueProcess", "QueueServer"]
+__all__ = ["QueueProcess", "QueueServerCommand"]
 
 log = logging.getLogger("rpcmq.router")
 
@@ -44,8 +44,8 @@ _CHUNK = 1 << 16
 
 
 @dataclass(frozen=True)
-class QueueServer:
-    """A queue server as it is to be run.
+class QueueServerCommand:
+    """The way in which a queue server is run.
 
     Attributes:
         directory: for its lock and its pipe.
@@ -73,7 +73,7 @@ class QueueProcess:
         cores: on which it may run, whatever the router keeps to; None: where the router may.
     """
 
-    def __init__(self, server: QueueServer, cores: Set[int] | None = None) -> None:
+    def __init__(self, server: QueueServerCommand, cores: Set[int] | None = None) -> None:
         self._server = server
         self._child = ChildProcess(cores)
         self._back_off = BackOff(_FIRST_PAUSE, _LONGEST_PAUSE, at_once=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -18,24 +17,13 @@ from rpcmq.cli.doctor_queues import queue_problems
 from rpcmq.cli.output import Output
 from rpcmq.errors import AccessDenied
 from rpcmq.testing import InProcessRouter, eventually, routers
-from rpcmq.testing.processes import Program
+from tests.queue_server.queue_servers import QueueServerProcess
 from tests.server.daemons import router as daemon
 
 pytestmark = pytest.mark.integration
 
 Invoke = Callable[..., SimpleNamespace]
 PAGE = (Path(__file__).parents[2] / "docs" / "queues.md").read_text(encoding="utf-8")
-
-
-class QueueServer(Program):
-    """The queue server of ``router``, with a store in ``where``."""
-
-    def __init__(self, router: InProcessRouter, name: str, where: Path) -> None:
-        command = [sys.executable, "-m", "rpcmq.queue_server", "--router", router.url, "--owner", name]
-        super().__init__([*command, "--store", str(where / name)], name=f"queue server {name}")
-
-    def _await_ready(self) -> None:
-        self.expect("are served")
 
 
 class Billing:
@@ -56,18 +44,18 @@ def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[InProcessR
     with ExitStack() as stack:
         found = stack.enter_context(routers(3))
         for router, name in zip(found, "ab", strict=False):
-            stack.enter_context(QueueServer(router, name, where))
+            stack.enter_context(QueueServerProcess(router.url, where / name, name))
         with Client(found[2].url) as client:
             eventually(lambda: _answers(client, "a") and _answers(client, "b"))
         yield found
 
 
 def _answers(client: Client, owner: str) -> bool:
-    from rpcmq.client.queue.operators import Operators
+    from rpcmq.client.queue.queue_servers import QueueServers
     from rpcmq.errors import NoConsumer
 
     try:
-        return bool(Operators(client, 5).look(owner, "queues")["owner"] == owner)
+        return bool(QueueServers(client, 5).look(owner, "queues")["owner"] == owner)
     except NoConsumer:
         return False
 
@@ -193,7 +181,7 @@ def test_what_items_wait_for(system: list[InProcessRouter], invoke: Invoke) -> N
 
 
 def test_a_queue_that_stands_still_is_told_of(tmp_path: Path, system: list[InProcessRouter], invoke: Invoke) -> None:
-    with routers(1) as (lone,), QueueServer(lone, "a", tmp_path) as server:
+    with routers(1) as (lone,), QueueServerProcess(lone.url, tmp_path / "a", "a") as server:
         at = ("--router", lone.url)
         put(lone, "still", 1, 2)
         assert invoke("queue", "set", "still", "alarm=2", *at).returncode == 0
@@ -224,7 +212,7 @@ def test_what_has_ended_and_how_long_it_took(system: list[InProcessRouter], invo
 def test_an_owner_that_is_gone_is_shown_with_its_heir(
     system: list[InProcessRouter], invoke: Invoke, tmp_path: Path
 ) -> None:
-    with QueueServer(system[0], "gone", tmp_path):
+    with QueueServerProcess(system[0].url, tmp_path / "gone", "gone"):
         show = ("queue", "ls", "--json", "--router", system[1].url)
         eventually(lambda: "gone" in [each["owner"] for each in answer_of(invoke(*show))["owners"]])
 
@@ -320,7 +308,7 @@ def test_a_mesh_without_queues(system: list[InProcessRouter], invoke: Invoke) ->
 def test_a_queue_server_that_does_not_answer_is_named(
     system: list[InProcessRouter], tmp_path: Path, invoke: Invoke
 ) -> None:
-    with routers(1) as (lone,), QueueServer(lone, "a", tmp_path) as server:
+    with routers(1) as (lone,), QueueServerProcess(lone.url, tmp_path / "a", "a") as server:
         put(lone, "listed", 1, delay=1000)
         server.pause()
         ended = invoke("queue", "ls", "--timeout", "0.5", "--router", lone.url)

@@ -13,7 +13,8 @@ import pytest
 from rpcmq import Client, Worker
 from rpcmq.errors import PutRefused
 from rpcmq.testing import InProcessRouter, eventually, routers
-from tests.cli.test_queue import Billing, Narrow, QueueServer, answer_of, put, row_of
+from tests.cli.test_queue import Billing, Narrow, answer_of, put, row_of
+from tests.queue_server.queue_servers import QueueServerProcess
 
 pytestmark = pytest.mark.integration
 
@@ -24,7 +25,11 @@ Invoke = Callable[..., SimpleNamespace]
 def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[InProcessRouter]]:
     """The routers a and b, each with a queue server."""
     where = tmp_path_factory.mktemp("queues")
-    with routers(2) as found, QueueServer(found[0], "a", where), QueueServer(found[1], "b", where):
+    with (
+        routers(2) as found,
+        QueueServerProcess(found[0].url, where / "a", "a"),
+        QueueServerProcess(found[1].url, where / "b", "b"),
+    ):
         yield found
 
 
@@ -192,7 +197,7 @@ def test_a_queue_that_drains_takes_nothing_and_ends_what_it_has(system: list[InP
 def test_a_pause_and_settings_last_over_a_restart(
     system: list[InProcessRouter], tmp_path: Path, invoke: Invoke
 ) -> None:
-    with routers(1) as (lone,), QueueServer(lone, "a", tmp_path) as server:
+    with routers(1) as (lone,), QueueServerProcess(lone.url, tmp_path / "a", "a") as server:
         put(lone, "paused", 1)
         assert invoke("queue", "pause", "paused", "--router", lone.url).returncode == 0
         assert invoke("queue", "set", "new", "attempts=7", "--create", "--router", lone.url).returncode == 0

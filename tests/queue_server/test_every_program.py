@@ -12,7 +12,7 @@ import pytest
 
 import rpcmq
 from rpcmq import testing
-from rpcmq.client.queue.operators import Operators
+from rpcmq.client.queue.queue_servers import QueueServers
 from rpcmq.testing import eventually
 from rpcmq.testing.processes import Program
 from tests.queue_server.billing import Billing, message
@@ -85,7 +85,7 @@ def test_what_is_put_while_the_queue_server_dies_is_there_once(router, rpcmq_cli
         queue_server.restart()
     receipts = putting.get(timeout=120)
     assert len({receipt.id for receipt in receipts}) == 300
-    row = Operators(rpcmq_client, 20.0).look("here", "show", queue="billing")
+    row = QueueServers(rpcmq_client, 20.0).look("here", "show", queue="billing")
     assert row["ready"] + row["running"] == 300
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from rpcmq.client import Client
 from rpcmq.client.queue import puts
-from rpcmq.client.queue.operators import Operators
 from rpcmq.client.queue.protocol import all_queues
+from rpcmq.client.queue.queue_servers import QueueServers
 from rpcmq.errors import PutRefused, RemoteError
 from rpcmq.testing import InProcessRouter, eventually
 
@@ -46,7 +46,7 @@ def test_queues_that_were_opened_and_never_used_make_room_for_others(router: InP
 @pytest.mark.usefixtures("queue_server")
 def test_a_queue_that_was_opened_and_never_used_is_forgotten(router: InProcessRouter) -> None:
     def names() -> list[str]:
-        return [row["queue"] for row in Operators(client, 20.0).look("here", "queues")["queues"]]
+        return [row["queue"] for row in QueueServers(client, 20.0).look("here", "queues")["queues"]]
 
     with Client(router.url, shell="gevent") as client:
         client.put(None, "billing", MESSAGE)

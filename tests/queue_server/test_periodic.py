@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import rpcmq
-from rpcmq.client.queue.operators import Operators
+from rpcmq.client.queue.queue_servers import QueueServers
 from rpcmq.errors import NoConsumer, UsageError
 from rpcmq.testing import eventually
 from tests.from_threads import each_shell_at_length as client_shell  # noqa: F401
@@ -53,7 +53,7 @@ class Days:
 def rows(client: rpcmq.Client, owner: str) -> list[dict[str, Any]]:
     """The periodic items of an owner."""
     try:
-        return list(Operators(client, 20.0).look(owner, "periodic"))
+        return list(QueueServers(client, 20.0).look(owner, "periodic"))
     except NoConsumer:
         return []  # it starts, or is gone
 
@@ -85,7 +85,7 @@ def test_each_time_is_put_once_though_the_queue_server_is_killed(router, rpcmq_c
         assert rpcmq_client.remove_periodic("billing", "often", timeout=60)
 
         def is_drained() -> bool:
-            row = Operators(rpcmq_client, 20.0).look("here", "show", queue="billing")
+            row = QueueServers(rpcmq_client, 20.0).look("here", "show", queue="billing")
             return bool(row["ready"] + row["running"] + row["postponed"] == 0)
 
         eventually(is_drained, 30.0)
@@ -120,7 +120,7 @@ def test_to_remove_what_is_not_there_makes_no_queue(client, rpcmq_client, queue_
     assert client.remove_periodic("typo", "often") is False
     with pytest.raises(UsageError, match="the name of a periodic item must be"):
         client.remove_periodic("typo", "a@b")
-    assert Operators(rpcmq_client, 20.0).look("here", "queues")["queues"] == []
+    assert QueueServers(rpcmq_client, 20.0).look("here", "queues")["queues"] == []
 
 
 # --- several queue servers -------------------------------------------------------------------

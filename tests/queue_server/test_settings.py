@@ -71,10 +71,10 @@ def other_server(router, tmp_path: Path) -> Iterator[QueueServerProcess]:
 
 def settings_at(client: rpcmq.Client, owner: str) -> dict[str, object]:
     """The settings of the queue at one owner."""
-    from rpcmq.client.queue.operators import Operators
+    from rpcmq.client.queue.queue_servers import QueueServers
 
     try:
-        found = Operators(client, 20.0).look(owner, "show", queue="billing")
+        found = QueueServers(client, 20.0).look(owner, "show", queue="billing")
     except NoConsumer:
         return {}  # it starts
     return {} if found is None else dict(found["settings"])

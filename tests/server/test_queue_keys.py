@@ -13,7 +13,6 @@ import gevent
 import pytest
 
 from rpcmq import Service, Worker
-from rpcmq.client.queue.operators import Operators
 from rpcmq.client.queue.protocol import (
     CHANGE,
     CLAIMS,
@@ -26,6 +25,7 @@ from rpcmq.client.queue.protocol import (
     at_owner,
     to_workers,
 )
+from rpcmq.client.queue.queue_servers import QueueServers
 from rpcmq.client.queue.records import pack_records
 from rpcmq.errors import AccessDenied, RpcError
 from tests.keys import right
@@ -54,10 +54,10 @@ def message(invoice: int) -> dict[str, Any]:
     return {"method": "charge", "args": {"invoice": invoice}}
 
 
-def by(operators: Operators, owner: str) -> tuple[str, bool, int]:
+def by(servers: QueueServers, owner: str) -> tuple[str, bool, int]:
     """Who serves the queues of ``owner``; nobody at present: an empty name."""
     try:
-        found = operators.look(owner, "queues")["by"]
+        found = servers.look(owner, "queues")["by"]
     except RpcError:
         return "", False, 0
     return found["router"], found["is_heir"], found["pid"]
@@ -73,14 +73,14 @@ def test_with_keys_too_the_queue_server_of_a_router_that_was_killed_goes_on_at_a
     mesh_of: Callable[..., KeyedMesh],
 ) -> None:
     mesh, billing = mesh_of(), Billing()
-    operators = Operators(mesh.client("operator", *OPERATES, at="b"), 5.0)
+    servers = QueueServers(mesh.client("operator", *OPERATES, at="b"), 5.0)
     pid = mesh.server("a")
     mesh.client("web", PUTS).put(None, "billing", message(1))
     mesh.kill("a")
     worker = Worker("billing", billing, client=mesh.client("biller", WORKS, at="b"))
     with worker:
         eventually(lambda: billing.done == [1])
-        assert "a" in operators.owners() and by(operators, "a") == ("b", False, pid)
+        assert "a" in servers.owners() and by(servers, "a") == ("b", False, pid)
         # Its router's next life has the same key for it, and goes on with it.
         mesh.routers["a"] = mesh.start("a")
         mesh.routers["a"].wait_for("queue server adopted", pid=pid)
@@ -97,7 +97,7 @@ def test_with_keys_too_an_heir_works_at_the_items_of_an_owner_that_is_gone_and_g
     mesh_of: Callable[..., KeyedMesh], database: str
 ) -> None:
     mesh, billing = mesh_of("--queue-store", database, "--queue-takeover-seconds", "1"), Billing()
-    operators = Operators(mesh.client("operator", *OPERATES, at="b"), 5.0)
+    servers = QueueServers(mesh.client("operator", *OPERATES, at="b"), 5.0)
     web = mesh.client("web", PUTS)
     mesh.server("b")
     receipt = web.put(None, "billing", message(1))
@@ -107,7 +107,7 @@ def test_with_keys_too_an_heir_works_at_the_items_of_an_owner_that_is_gone_and_g
     with Worker("billing", billing, client=mesh.client("biller", WORKS, at="b")):
         eventually(lambda: billing.done == [1])
         # Its items are shown under its name, with who works at them; whoever has a receipt gets an answer.
-        shown = operators.look("a", "queues")
+        shown = servers.look("a", "queues")
         assert (shown["owner"], shown["by"]["router"], shown["by"]["is_heir"]) == ("a", "b", True)
         # What is put without an owner in mind goes to one that is there; who means the one that is gone, gets its heir.
         asked = [(all_queues(), "", "b"), (all_queues("a"), "", "b"), (all_queues("a"), "a", "a")]
@@ -118,7 +118,7 @@ def test_with_keys_too_an_heir_works_at_the_items_of_an_owner_that_is_gone_and_g
         eventually(lambda: web.receipt(str(receipt)).state().name == "ended")
         mesh.routers["a"] = mesh.start("a")
         mesh.routers["b"].wait_for("queue given back")
-        eventually(lambda: by(operators, "a")[:2] == ("a", False))
+        eventually(lambda: by(servers, "a")[:2] == ("a", False))
         assert mesh.client("web", PUTS).put(None, "billing", message(2)).owner == "a"
         eventually(lambda: billing.done == [1, 2])
 

@@ -15,7 +15,7 @@ from gevent import subprocess
 
 from rpcmq.server import queue_process
 from rpcmq.server.queue_directory import DirectoryInUse, QueueDirectory
-from rpcmq.server.queue_process import QueueProcess, QueueServer
+from rpcmq.server.queue_process import QueueProcess, QueueServerCommand
 from rpcmq.server.queue_status import LONGEST_LINE, QueueStatus
 from tests.server.daemons import SECONDS, eventually
 
@@ -34,7 +34,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
     def start_it(behaviour: str = "serve", url: str = URL, **fields: Any) -> QueueProcess:
         program = fields.pop("program", (sys.executable, STAND_IN, str(tmp_path), behaviour))
-        server = QueueServer(str(tmp_path / "queue"), url, (), dict(os.environ), program=program, **fields)
+        server = QueueServerCommand(str(tmp_path / "queue"), url, (), dict(os.environ), program=program, **fields)
         started.append(QueueProcess(server))
         return started[-1]
 

@@ -12,7 +12,7 @@ from rpcmq.client.queue.protocol import CHANGE, LOOK, OPERATORS, at_operators, a
 from rpcmq.errors import NoConsumer, PayloadRefused, RpcError
 from rpcmq.transport.current_hub import pause
 
-__all__ = ["Operators", "QueueServerAway"]
+__all__ = ["QueueServerAway", "QueueServers"]
 
 T = TypeVar("T")
 #: Pauses between two questions (seconds): the first, and the longest.
@@ -23,8 +23,8 @@ class QueueServerAway(RpcError):
     """A router has a queue server, which does not answer; the text says how it is: ``is starting``."""
 
 
-class Operators:
-    """Asks the queue servers that the router of ``client`` can reach.
+class QueueServers:
+    """Asks those that the router of ``client`` can reach.
 
     Args:
         seconds: that an answer may take.
