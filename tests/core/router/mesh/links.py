@@ -14,13 +14,19 @@ __all__ = ["end_link", "link_all", "link_routers", "neighbour_of", "two_routers"
 
 
 def link_routers(net: MeshNetwork, one: str, other: str) -> None:
-    """Wait until two routers are linked, and each has heard the other."""
+    """Wait until two routers are linked, each has heard the other, and no other one carries the link any more."""
     for _ in range(20):
         net.advance(2.5)
-        links = [net.router_of(x).links.by_identity(y, MESH_TYPE) for x, y in ((one, other), (other, one))]
-        if all(link is not None and link.is_responsive for link in links):
+        if is_direct(net, one, other) and is_direct(net, other, one):
             return
     raise AssertionError(f"{one} and {other} do not find each other")
+
+
+def is_direct(net: MeshNetwork, router: str, other: str) -> bool:
+    """Whether the link of ``router`` to ``other`` has a connection of its own, and answers."""
+    node = net.router_of(router)
+    link = node.links.by_identity(other, MESH_TYPE)
+    return link is not None and link.is_responsive and not node.mesh.neighbours.by_link[link].is_relayed
 
 
 def link_all(net: MeshNetwork) -> MeshNetwork:

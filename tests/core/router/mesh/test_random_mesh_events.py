@@ -178,7 +178,7 @@ class MeshOfEvents(RuleBasedStateMachine):
         if not hasattr(self, "net"):
             return
         self.settle()
-        for pair in list(self.broken):
+        for pair in sorted(self.broken):  # in the same order in each process
             self.mend_link(pair)
         for subscriber in self.subscribers.values():
             subscriber.stop()
