@@ -47,8 +47,8 @@ _LOOK = 0.01
 _LAST = 2.0
 #: Seconds in which a router must be there when the server starts.
 _ROUTER = 60.0
-#: Pause before a queue that could not be served is served again (seconds).
-_PAUSE = 1.0
+#: Pause before a queue that could not be served is served again (seconds); the same where there was no room for it.
+_PAUSE, _NO_ROOM = 1.0, 10.0
 #: The note with the id of the store.
 _STORE_ID = "store id"
 #: Queues that are served at the most: a process has 256 registrations.
@@ -84,6 +84,8 @@ class QueueServer:
         self._services: dict[str, Service] = {}
         #: Queues that were opened to be put into, and when, in their order.
         self._opened: dict[str, float] = {}
+        #: Queues that are to be served as soon as they can be.
+        self._awaited: set[str] = set()
         self._closing = 0
         self._watched: dict[str, Watch] = {}
         self.observer = Observer(self._watched)
@@ -118,8 +120,7 @@ class QueueServer:
             UsageError: too many queues are served, and each is used.
         """
         if name not in self._dispatchers:
-            if len(self._dispatchers) + self._closing >= _MOST_QUEUES:
-                self._make_room()
+            self._make_room()
             self._opened[name] = monotonic()
         self.serve(name)
 
@@ -129,6 +130,13 @@ class QueueServer:
         return str(self._client.call(None, all_queues(self._heir), message, _ROUTER, mandatory=True))
 
     def _make_room(self) -> None:
+        """Have room for one more queue.
+
+        Raises:
+            UsageError: too many are served, and each is used.
+        """
+        if len(self._dispatchers) + self._closing < _MOST_QUEUES:
+            return
         before = monotonic() - _OPEN
         for name, since in list(self._opened.items()):
             if name not in self._dispatchers or not self._is_blank(name):
@@ -280,18 +288,26 @@ class QueueServer:
         for name in {**self._dispatchers, **ready} if is_due else ready:
             if (dispatcher := self._dispatchers.get(name)) is not None:
                 dispatcher.pump()
-            elif not self._is_over:
-                # Its first item came by way of the database.
+            elif not self._is_over and name not in self._awaited:
+                # Its first item came by way of the database, or it was declared elsewhere.
+                self._awaited.add(name)
                 gevent.spawn(self._serve_later, name)
 
     def _serve_later(self, name: str) -> None:
-        """Serve the queue ``name``, again and again until that succeeds."""
+        """Serve the queue ``name``, or try to until that succeeds; the log says why it does not, and not each time."""
+        said = ""
         try:
-            self.serve(name)
-        except RpcError as error:
-            log.warning("queue %r cannot be served yet: %s", name, error)
-            gevent.sleep(_PAUSE)
-            self._on_ready(self.queues.queue(name))
+            while not self._is_over and name not in self._dispatchers:
+                try:
+                    self._make_room()
+                    self.serve(name)
+                except RpcError as error:
+                    if (text := f"queue {name!r} is not served, and its items wait: {error}") != said:
+                        log_event(log, logging.WARNING, "queue not served", text, queue=name)
+                        said = text
+                    gevent.sleep(_NO_ROOM if isinstance(error, UsageError) else _PAUSE)
+        finally:
+            self._awaited.discard(name)
 
     def stop(self, seconds: float | None) -> None:
         """Give no more items, wait for those that run, then take no more either, and end what is at the disk.

@@ -6,10 +6,11 @@ import pytest
 
 from rpcmq.client import Client
 from rpcmq.client.queue import puts
-from rpcmq.client.queue.protocol import all_queues
+from rpcmq.client.queue.protocol import SETTINGS, all_queues, at_operators
 from rpcmq.client.queue.queue_servers import QueueServers
 from rpcmq.errors import PutRefused, RemoteError
 from rpcmq.testing import InProcessRouter, eventually
+from tests.queue_server.queue_servers import QueueServerProcess
 
 pytestmark = pytest.mark.integration
 
@@ -53,6 +54,27 @@ def test_a_queue_that_was_opened_and_never_used_is_forgotten(router: InProcessRo
         assert opened(client, "mistyped") and names() == ["billing", "mistyped"]
         eventually(lambda: names() == ["billing"], 150.0)
         assert client.put(None, "mistyped", MESSAGE).number == 1
+
+
+def test_queues_that_are_declared_elsewhere_wait_for_room_and_the_log_says_so_once(
+    router: InProcessRouter, queue_server: QueueServerProcess
+) -> None:
+    names = [f"elsewhere-{number}" for number in range(252)]
+    with Client(router.url, shell="gevent") as client:
+        client.put(None, "billing", MESSAGE)
+        for first in range(0, len(names), 84):
+            declared = [(name, 5, {"attempts": 3}) for name in names[first : first + 84]]
+            message = {"method": "learn", "args": {"declared": declared}}
+            client.call(None, at_operators(SETTINGS, "here"), message, 20.0)
+
+        def refusals() -> list[str]:
+            return [line for line in queue_server.lines if "is not served, and its items wait" in line]
+
+        eventually(lambda: len(refusals()) == 3)
+        assert all("250 are the most" in line for line in refusals())
+        assert client.put(None, "billing", MESSAGE).number == 2
+        served = QueueServers(client, 20.0).look("here", "queues")["queues"]
+        assert len(served) == 250 and len(refusals()) == 3
 
 
 @pytest.mark.usefixtures("queue_server")
