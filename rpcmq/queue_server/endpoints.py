@@ -193,7 +193,7 @@ class OneQueue:
 
     def state(self, ctx: Any, priority: int, number: int, id: str = "") -> Later[tuple[Any, ...]]:
         """Tell the state of an item, how often it has failed, and the reason."""
-        check_place(priority, number)
+        check_place(priority, number, id)
         later: Later[tuple[Any, ...]] = Later()
 
         def ask(end: End) -> None:
@@ -208,7 +208,7 @@ class OneQueue:
 
     def cancel(self, ctx: Any, priority: int, number: int, id: str = "") -> Later[bool]:
         """End an item that no worker has; whether it has ended by that."""
-        check_place(priority, number)
+        check_place(priority, number, id)
         later: Later[bool] = Later()
 
         def begin(end: End) -> None:
@@ -223,7 +223,7 @@ class OneQueue:
 
     def result(self, ctx: Any, priority: int, number: int, seconds: float, id: str = "") -> Later[tuple[Any, ...]]:
         """Tell how an item has ended, once it has; else how it is, after so many seconds."""
-        check_place(priority, number)
+        check_place(priority, number, id)
         patience = max(0.0, min(float(seconds), _PATIENCE))
         later: Later[tuple[Any, ...]] = Later()
         results = self._queues.queue(self._name).results
@@ -252,8 +252,10 @@ class OneQueue:
         return later
 
 
-def check_place(priority: object, number: object) -> None:
-    """Check that there can be an item of this priority and number.
+def check_place(priority: object, number: object, id: object = "") -> None:
+    """Check that there can be an item of this priority and number, and of this id.
+
+    What is no place, or no id, is found out here: the store's answer comes when nobody is there to hear of it.
 
     Raises:
         ValueError: there cannot.
@@ -262,6 +264,8 @@ def check_place(priority: object, number: object) -> None:
         raise ValueError(f"priority must be an integer from 0 to 9, not {short_repr(priority)}")
     if type(number) is not int or not 0 <= number <= _MOST_NUMBER:
         raise ValueError(f"number must be that of an item, not {short_repr(number)}")
+    if type(id) is not str or id != str(id.encode("utf-8", "replace"), "utf-8"):
+        raise ValueError(f"id must be the text of an item's id, not {short_repr(id)}")
 
 
 def _state_of(view: ItemView | None, id: str) -> tuple[Any, ...]:

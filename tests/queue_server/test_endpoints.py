@@ -69,6 +69,14 @@ def test_a_question_about_what_can_be_no_item_is_refused_before_anything_is_reme
         getattr(queue(), method)(None, *place, **more)
 
 
+@pytest.mark.parametrize("id", [None, 5, b"x", ["x"], {"x": 1}, "\ud800"])
+@pytest.mark.parametrize("method", ["state", "cancel", "result"])
+def test_a_question_with_what_can_be_no_id_is_refused_before_the_store_is_asked(method: str, id: Any) -> None:
+    more = {"seconds": 1.0} if method == "result" else {}
+    with pytest.raises(ValueError, match="id must be the text of an item's id"):
+        getattr(queue(), method)(None, 0, 1, **more, id=id)
+
+
 @pytest.mark.parametrize(
     ("version", "who"), [(VERSION - 1, "this client"), (VERSION + 1, "the queue server of here"), (None, "")]
 )
