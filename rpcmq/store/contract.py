@@ -41,6 +41,7 @@ __all__ = [
     "Release",
     "Revive",
     "Store",
+    "StoreDamaged",
     "StoreError",
     "StoreFailed",
     "Stored",
@@ -54,6 +55,10 @@ class StoreError(Exception):
 
 class StoreFailed(Exception):
     """The disk failed, or is full: whether the batch is stored is not known, and the store must be opened again."""
+
+
+class StoreDamaged(StoreFailed):
+    """The disk has something else than was written; for good, where that is so once the store was opened anew, too."""
 
 
 class Lane(NamedTuple):

@@ -25,7 +25,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Protocol, TypeVar, runtime_checkable
 
-from rpcmq.store.contract import Change, Others, Put, Store, StoreError, StoreFailed
+from rpcmq.store.contract import Change, Others, Put, Store, StoreDamaged, StoreError, StoreFailed
 from rpcmq.store.frames import (
     Frames,
     decode_changes,
@@ -241,11 +241,19 @@ class _Server:
         raise ValueError(f"request {letter!r}")
 
     def _insisting(self, step: Callable[[], T]) -> T:
-        """Do ``step``, again on a store that was opened anew for as long as that fails."""
+        """Do ``step``, again on a store that was opened anew for as long as that fails.
+
+        Raises:
+            StoreError: it cannot be done, because the store is damaged: what comes after it is not done, either.
+        """
+        was_damaged = False
         while True:
             try:
                 return step()
             except StoreFailed as error:
+                if was_damaged and isinstance(error, StoreDamaged):
+                    raise StoreError(str(error)) from error
+                was_damaged = isinstance(error, StoreDamaged)
                 self._say(0, WAITING, encode_values("s", str(error)))
                 self._store = self._open()
 

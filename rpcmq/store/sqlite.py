@@ -37,6 +37,7 @@ from rpcmq.store.contract import (
     Put,
     Recovered,
     Stored,
+    StoreDamaged,
     StoreError,
     StoreFailed,
     Verdict,
@@ -69,7 +70,8 @@ def _on_disk(method: Callable[Concatenate[SqliteStore, P], T]) -> Callable[Conca
             return method(self, *args, **kwargs)
         except apsw.Error as error:
             abandon(self._connection)
-            raise StoreFailed(f"queue store {self._path}: {reason_of(error)}") from error
+            kind = StoreDamaged if isinstance(error, apsw.CorruptError) else StoreFailed
+            raise kind(f"queue store {self._path}: {reason_of(error)}") from error
 
     return guarded
 

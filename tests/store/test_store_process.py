@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import resource
 import signal
 from collections.abc import Callable, Iterator
@@ -25,6 +26,7 @@ from rpcmq.store.contract import (
     StoreError,
     Verdict,
 )
+from rpcmq.store.segments import SEGMENT_ITEMS
 from rpcmq.store.sqlite import SqliteStore
 from rpcmq.testing import eventually
 
@@ -170,6 +172,29 @@ def test_a_store_that_cannot_be_used_is_refused_with_the_reason(tmp_path: Path) 
     try:
         with pytest.raises(StoreError, match=r"queue\.db: it is no SQLite database"):
             store.wait(30)
+        assert store.restarts == 0
+    finally:
+        store.close()
+
+
+def test_a_store_that_is_found_to_be_damaged_while_it_is_open_is_refused_with_the_reason(tmp_path: Path) -> None:
+    file = tmp_path / "queue.db"
+    made = SqliteStore(file)
+    # A whole segment, and one more item: what is in the first one is not looked at when it is opened.
+    for first in range(1, SEGMENT_ITEMS, 10_000):
+        made.apply([put(count) for count in range(first, first + 10_000)])
+    made.apply([put(SEGMENT_ITEMS + 1)])
+    ((root,),) = made._connection.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'items_1'")
+    made.close()
+    with file.open("r+b") as raw:
+        raw.seek((root + 1) * 8192)
+        raw.write(bytes(8192))
+    store = StoreProcess(str(tmp_path), "a")
+    try:
+        assert store.wait(30).ready == {LANE: SEGMENT_ITEMS + 1}
+        store.read(LANE, 0, *MANY, lambda items: None)
+        eventually(lambda: store.refusal)
+        assert re.search(r"queue\.db: it is damaged \(.*\): restore it from a copy", store.refusal)
         assert store.restarts == 0
     finally:
         store.close()
