@@ -12,7 +12,7 @@ from rpcmq.client.queue.places import ItemPlace, ItemState
 from rpcmq.client.queue.protocol import NO_RESULT, REFUSED, Crowded, all_queues, at_owner, check_queue
 from rpcmq.client.queue.puts import Producer
 from rpcmq.client.queue.settings import check_settings
-from rpcmq.client.queue.steps import Ask, Pause, Steps
+from rpcmq.client.queue.steps import LONGEST_PAUSE, Ask, Pause, Steps, growing_pauses
 from rpcmq.errors import (
     AccessDenied,
     CallError,
@@ -36,8 +36,6 @@ _UNENDED = ("waiting", "running")
 _AT_ONCE, _ANSWER, _LATE = 20.0, 10.0, 1.0
 #: In so many seconds a queue server has taken over the items of an owner that is gone, if one does (seconds).
 _HEIR = 30.0
-#: Pauses between two attempts (seconds): the first, and the longest.
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 #: The exception by which a queue server says so, as it comes here.
 _CROWDED = f"{Crowded.__module__}.{Crowded.__qualname__}"
 
@@ -82,7 +80,7 @@ def result(place: ItemPlace, seconds: float) -> Steps[tuple[int, bytes]]:
 
         state, kept, text = yield from _ask_owner(place, message, left, _AT_ONCE + _ANSWER, _LATE)
         if state == REFUSED:
-            yield Pause(_LONGEST_PAUSE)
+            yield Pause(LONGEST_PAUSE)
         elif state not in _UNENDED:
             return _result_of(place, state, kept, text)
         if monotonic() >= deadline:
@@ -98,7 +96,7 @@ def until_answered(ask: Callable[[float], Steps[Any]], seconds: float, owner: st
     Raises:
         CallError, RouterUnreachable: there was none.
     """
-    deadline, wait = monotonic() + seconds, _FIRST_PAUSE
+    deadline, pauses = monotonic() + seconds, growing_pauses()
     while True:
         try:
             return (yield from ask(max(0.001, deadline - monotonic())))
@@ -117,8 +115,7 @@ def until_answered(ask: Callable[[float], Steps[Any]], seconds: float, owner: st
                 raise NoConsumer(absence.text(owner)) from error
             if left <= 0:
                 raise
-        yield Pause(min(wait, left))
-        wait = min(_LONGEST_PAUSE, 2 * wait)
+        yield Pause(min(next(pauses), left))
 
 
 def _is_gone(absence: Absence, owner: str, waited: float) -> bool:

@@ -17,7 +17,7 @@ from rpcmq.client.queue.places import ItemPlace
 from rpcmq.client.queue.protocol import PRIORITIES, VERSION, PutAnswer, Record, all_queues, at_owner, check_queue
 from rpcmq.client.queue.records import pack_records
 from rpcmq.client.queue.shared_offers import SharedOffers
-from rpcmq.client.queue.steps import Ask, Pause, Steps
+from rpcmq.client.queue.steps import Ask, Pause, Steps, growing_pauses
 from rpcmq.errors import (
     AccessDenied,
     CallError,
@@ -36,8 +36,6 @@ from rpcmq.transport.shell import ClientShell
 
 __all__ = ["Producer", "PutOptions", "record_of"]
 
-#: Pauses between two attempts (seconds): the first, and the longest.
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 _LONGEST_ID = 255
 
 
@@ -122,13 +120,12 @@ class Producer:
         check_queue(queue)
         deadline = monotonic() + seconds
         attempt = _Attempt(self, queue, records, deadline)
-        wait = _FIRST_PAUSE
+        pauses = growing_pauses()
         while (receipts := (yield from attempt.make())) is None:
             left = deadline - monotonic()
             if left <= 0:
                 attempt.give_up(seconds)
-            yield Pause(min(wait, left))
-            wait = min(_LONGEST_PAUSE, 2 * wait)
+            yield Pause(min(next(pauses), left))
         return receipts
 
     def owner(self, queue: str, seconds: float) -> Steps[str]:

@@ -9,14 +9,13 @@ from typing import Any, TypeVar
 from rpcmq.client.client import Client
 from rpcmq.client.queue.absence import absent, in_words
 from rpcmq.client.queue.protocol import CHANGE, LOOK, OPERATORS, at_operators, at_owner
+from rpcmq.client.queue.steps import growing_pauses
 from rpcmq.errors import NoConsumer, PayloadRefused, RpcError
 from rpcmq.transport.current_hub import pause
 
 __all__ = ["QueueServerAway", "QueueServers"]
 
 T = TypeVar("T")
-#: Pauses between two questions (seconds): the first, and the longest.
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 
 
 class QueueServerAway(RpcError):
@@ -44,13 +43,12 @@ class QueueServers:
             RpcError: as for :meth:`rpcmq.Client.query`; it needs the right ``admin`` on ``addresses``, and on ``mesh``
                 where there are too many of them for one answer.
         """
-        deadline, wait = monotonic() + self._seconds, _FIRST_PAUSE
+        deadline, pauses = monotonic() + self._seconds, growing_pauses()
         while True:
             found, is_all = self._owners()
             if found or is_all or monotonic() >= deadline:
                 return sorted(found)
-            pause(wait)
-            wait = min(_LONGEST_PAUSE, 2 * wait)
+            pause(next(pauses))
 
     def _owners(self) -> tuple[set[str], bool]:
         """The names of those that are known now, and whether there are no others."""
@@ -69,7 +67,7 @@ class QueueServers:
             NoConsumer: there is none.
             QueueServerAway: there is one, which does not answer, for the reason in the text.
         """
-        deadline, wait = monotonic() + self._seconds, _FIRST_PAUSE
+        deadline, pauses = monotonic() + self._seconds, growing_pauses()
         while True:
             try:
                 return ask()
@@ -80,8 +78,7 @@ class QueueServers:
                     if owner in absence.states:
                         raise QueueServerAway(in_words(absence.states[owner])) from error
                     raise
-            pause(wait)
-            wait = min(_LONGEST_PAUSE, 2 * wait)
+            pause(next(pauses))
 
     def look(self, owner: str, method: str, **args: Any) -> Any:
         """Ask the queue server of ``owner`` for something.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
@@ -11,9 +11,11 @@ from rpcmq.transport.current_hub import pause
 from rpcmq.transport.shell import WaitableEvent
 from rpcmq.wire import Address
 
-__all__ = ["Ask", "Caller", "End", "Pause", "Steps", "Wait", "next_step", "take"]
+__all__ = ["LONGEST_PAUSE", "Ask", "Caller", "End", "Pause", "Steps", "Wait", "growing_pauses", "next_step", "take"]
 
 T = TypeVar("T")
+#: Pauses between two attempts to have an answer (seconds): the first, and the longest.
+_FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
 
 
 class Ask(NamedTuple):
@@ -56,6 +58,14 @@ class Caller(Protocol):
 
     def __call__(self, topic: Address, msg: Mapping[str, Any], timeout: float, *, mandatory: bool) -> Any:
         """Call it; see :meth:`rpcmq.Client.call`."""
+
+
+def growing_pauses() -> Iterator[float]:
+    """The pauses between attempts to have an answer (seconds), without an end: each twice the one before, up to one."""
+    seconds = _FIRST_PAUSE
+    while True:
+        yield seconds
+        seconds = min(LONGEST_PAUSE, 2 * seconds)
 
 
 def next_step(steps: Steps[T], answer: Any = None, error: RpcError | None = None) -> Ask | Pause | Wait | End[T]:

@@ -30,7 +30,8 @@ class Ages:
             return 0
         first = min((item.at for item in in_memory), default=0)
         if first:
-            self._ready = 0 if self._ready else self._ready
+            if self._ready:
+                self._ready = 0  # it is outdated; one that is being asked for is not asked for twice
             return first
         if self._ready == 0:
             self._ready = None
