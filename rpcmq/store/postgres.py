@@ -37,6 +37,7 @@ from rpcmq.store.contract import (
 from rpcmq.store.postgres_batch import Batch
 from rpcmq.store.postgres_incoming import IncomingTable
 from rpcmq.store.postgres_owners import Ownership
+from rpcmq.store.postgres_rows import bounded
 from rpcmq.store.postgres_schema import prepare
 from rpcmq.store.postgres_session import connect, end_silent, in_words, warn_of_risks
 
@@ -164,22 +165,18 @@ class PostgresStore:
     @_on_server
     def read(self, lane: Lane, after: int, most: int, most_bytes: int) -> list[Stored | Damaged]:
         """See :meth:`rpcmq.store.contract.Store.read`."""
-        query = (
-            f"SELECT {_ITEM} FROM rpcmq.items WHERE owner = %s AND queue = %s AND priority = %s AND number > %s"
-            " AND due IS NULL ORDER BY number LIMIT %s"
-        )
-        rows = self._connection.execute(query, (self._id, *lane, after, most))
-        return _within(most_bytes, (_stored(row, Position(number=row[2])) for row in rows))
+        where = "owner = %s AND queue = %s AND priority = %s AND number > %s AND due IS NULL"
+        query = bounded(_ITEM, f"rpcmq.items WHERE {where}", "number", "body")
+        rows = self._connection.execute(query, (self._id, *lane, after, most, most_bytes))
+        return [_stored(row, Position(number=row[2])) for row in rows]
 
     @_on_server
     def read_due(self, lane: Lane, now: int, after: Position, most: int, most_bytes: int) -> list[Stored | Damaged]:
         """See :meth:`rpcmq.store.contract.Store.read_due`."""
-        query = (
-            f"SELECT {_ITEM}, due, place FROM rpcmq.items WHERE owner = %s AND queue = %s AND priority = %s"
-            " AND due <= %s AND (due, place) > (%s, %s) ORDER BY due, place LIMIT %s"
-        )
-        rows = self._connection.execute(query, (self._id, *lane, now, after.due, after.place, most))
-        return _within(most_bytes, (_stored(row, Position(row[9], row[10], row[2])) for row in rows))
+        where = "owner = %s AND queue = %s AND priority = %s AND due <= %s AND (due, place) > (%s, %s)"
+        query = bounded(f"{_ITEM}, due, place", f"rpcmq.items WHERE {where}", "due, place", "body")
+        rows = self._connection.execute(query, (self._id, *lane, now, after.due, after.place, most, most_bytes))
+        return [_stored(row, Position(row[9], row[10], row[2])) for row in rows]
 
     @_on_server
     def next_due(self, lane: Lane, after: Position) -> int:
@@ -223,12 +220,10 @@ class PostgresStore:
     @_on_server
     def read_dead(self, queue: str, after: Position, most: int, most_bytes: int) -> list[Stored | Damaged]:
         """See :meth:`rpcmq.store.contract.Store.read_dead`."""
-        query = (
-            f"SELECT {_ITEM}, died, place FROM rpcmq.dead WHERE owner = %s AND queue = %s AND place > %s"
-            " ORDER BY place LIMIT %s"
-        )
-        rows = self._connection.execute(query, (self._id, queue, after.place, most))
-        return _within(most_bytes, (_stored(row, Position(row[9], row[10], row[2])) for row in rows))
+        where = "owner = %s AND queue = %s AND place > %s"
+        query = bounded(f"{_ITEM}, died, place", f"rpcmq.dead WHERE {where}", "place", "body")
+        rows = self._connection.execute(query, (self._id, queue, after.place, most, most_bytes))
+        return [_stored(row, Position(row[9], row[10], row[2])) for row in rows]
 
     @_on_server
     def read_incoming(self, most: int, most_bytes: int) -> list[Incoming]:
@@ -249,13 +244,3 @@ class PostgresStore:
 def _stored(row: tuple[Any, ...], position: Position) -> Stored:
     queue, priority, number, at, id, producer, counter, body, state = row[:9]
     return Stored(position, Lane(queue, priority), number, at, id, Maker(producer, counter), body, state)
-
-
-def _within(most_bytes: int, items: Iterator[Stored]) -> list[Stored | Damaged]:
-    found: list[Stored | Damaged] = []
-    for item in items:
-        found.append(item)
-        most_bytes -= len(item.body)
-        if most_bytes <= 0:
-            break
-    return found

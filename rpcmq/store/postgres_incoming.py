@@ -14,6 +14,7 @@ from typing import Any
 import psycopg
 
 from rpcmq.store.contract import Incoming, Lane, Maker
+from rpcmq.store.postgres_rows import bounded
 
 __all__ = ["IncomingTable"]
 
@@ -33,15 +34,12 @@ class IncomingTable:
 
     def read(self, most: int, most_bytes: int) -> list[Incoming]:
         """See :meth:`rpcmq.store.contract.Store.read_incoming`."""
-        query = f"SELECT {_COLUMNS} FROM rpcmq.incoming WHERE place > %s ORDER BY place LIMIT %s"
+        query = bounded(_COLUMNS, "rpcmq.incoming WHERE place > %s", "place", "message")
         found: list[Incoming] = []
-        for row in self._connection.execute(query, (self._begin(), most)):
+        for row in self._connection.execute(query, (self._begin(), most, most_bytes)):
             place, queue, priority, at, due, expires, id, producer, counter, digest, series, message, unique = row
             lane, maker = Lane(queue, priority), Maker(producer, counter)
             found.append(Incoming(place, lane, at, due, expires, id, maker, digest, series, message, unique))
-            most_bytes -= len(message)
-            if most_bytes <= 0:
-                break
         if found:
             self._seen = max(self._seen, found[-1].place)
         return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from threading import Thread
+from typing import Any
 
 import psycopg
 import pytest
@@ -10,11 +11,13 @@ import pytest
 from rpcmq.store.contract import (
     CLEAN,
     PERIODIC,
+    Bury,
     Done,
     Lane,
     Maker,
     Note,
     Others,
+    Position,
     Put,
     StoreError,
     StoreFailed,
@@ -50,6 +53,39 @@ def test_an_owner_that_lives_is_the_only_one(database: str) -> None:
     assert other.apply(items(1, 1)) == [Verdict(1)]
     store.close()
     other.close()
+
+
+def test_the_database_sends_no_more_than_is_wanted(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    body, most_bytes = bytes(100_000), 250_000
+    store = PostgresStore(database, "a")
+    store.apply([Put(LANE, body, 1, maker=Maker(7, each), due=5 if each > 10 else 0) for each in range(1, 21)])
+    store.apply([Bury(LANE, number, 60, b"story") for number in range(1, 6)])
+    with psycopg.connect(database) as connection:
+        put_in = "INSERT INTO rpcmq.incoming (queue, priority, at, due, expires, id, producer, counter, digest, series,"
+        put_in += " message) VALUES ('billing', 0, 1, 0, 0, '', 7, %s, '', '', %s)"
+        connection.cursor().executemany(put_in, [(count, body) for count in range(10)])
+    sent: list[int] = []
+    execute = store._connection.execute
+
+    def executed(*arguments: Any) -> Any:
+        cursor = execute(*arguments)
+        sent.append(cursor.rowcount)
+        return cursor
+
+    monkeypatch.setattr(store._connection, "execute", executed)
+    numbers = [
+        [each.number for each in found]
+        for found in (
+            store.read(LANE, 0, 100, most_bytes),
+            store.read_due(LANE, 9, Position(), 100, most_bytes),
+            store.read_dead("billing", Position(), 100, most_bytes),
+        )
+    ]
+    assert numbers == [[6, 7, 8], [11, 12, 13], [1, 2, 3]]
+    assert len(store.read_incoming(100, most_bytes)) == 3
+    assert sent == [3, 3, 3, 3]
+    assert len(store.read(LANE, 0, 2, most_bytes)) == 2 and len(store.read(LANE, 0, 100, 1)) == 1
+    store.close()
 
 
 def test_the_items_of_an_owner_that_was_cut_off_are_taken_over_and_it_writes_no_more(database: str) -> None:
