@@ -78,7 +78,11 @@ def result(place: ItemPlace, seconds: float) -> Steps[tuple[int, bytes]]:
         left = max(0.0, deadline - monotonic())
         message = {"method": "result", "args": {**args, "seconds": min(left, _AT_ONCE)}}
 
-        state, kept, text = yield from _ask_owner(place, message, left, _AT_ONCE + _ANSWER, _LATE)
+        try:
+            state, kept, text = yield from _ask_owner(place, message, left, _AT_ONCE + _ANSWER, _LATE)
+        except CallTimeout as error:
+            text = f"{_name(place)}: its owner has not said within {seconds:g} s whether it has ended: {error}"
+            raise CallTimeout(text) from error
         if state == REFUSED:
             yield Pause(LONGEST_PAUSE)
         elif state not in _UNENDED:

@@ -24,6 +24,13 @@ def test_an_owner_that_is_stopped_is_hardly_waited_for_longer_than_was_asked(ste
     assert question_of(next(steps)).seconds <= 2.0
 
 
+def test_a_wait_for_a_result_of_a_stopped_owner_names_the_item() -> None:
+    steps = result(PLACE, 0.0)
+    assert question_of(next(steps))
+    with pytest.raises(CallTimeout, match="'invoice-1' of queue 'billing' at a: its owner has not said within 0 s"):
+        steps.throw(CallTimeout("nobody answers"))
+
+
 def test_a_long_wait_for_a_result_is_of_many_questions() -> None:
     question = question_of(next(result(PLACE, 3600.0)))
     assert question.message["args"]["seconds"] < question.seconds < 60.0
