@@ -22,7 +22,7 @@ from rpcmq.wire import Address
 
 __all__ = ["KEPT", "IncomingMessage", "MessageConsumer", "is_serving"]
 
-#: Returned by a handler that keeps the message: it runs until it is ended from any thread, and none waits for that.
+#: Returned by a handler that keeps the message, which then runs until any thread ends it, and none waits for that.
 KEPT: Any = object()
 #: Longest wait until all that was delivered has reached the handler, and pause between two looks (seconds).
 _GIVEN_WITHIN, _LOOK_AGAIN = 2.0, 0.005
@@ -72,7 +72,7 @@ class IncomingMessage(Request):
 
     @property
     def longest_silence(self) -> float | None:
-        """Seconds after which the caller gives up without a sign of life; None: it asks for none."""
+        """Seconds after which the caller gives up without a sign of life, or None if it asks for none."""
         beat: Any = self.body.get("keepalive") if self.is_call else None
         # A peer may have put anything there.
         is_time = type(beat) in (int, float) and 0 < beat < 1e9
@@ -88,8 +88,8 @@ class IncomingMessage(Request):
         """End a cast that the handler has kept: it is given to nobody else any more.
 
         Returns:
-            Whether it still was this process's: not if its router has taken this process for lost since, and may have
-            given it to another one. Always False for calls, of which nothing is changed.
+            Whether it still was this process's, which it is not if its router has taken this process for lost since,
+            and may have given it to another one. Always False for calls, of which nothing is changed.
         """
         if self.is_call:
             return False
