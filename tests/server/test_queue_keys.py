@@ -12,7 +12,7 @@ from typing import Any
 import gevent
 import pytest
 
-from rpcmq import Service, Worker
+from rpcmq import Service, Worker, current_item
 from rpcmq.client.queue.protocol import (
     CHANGE,
     CLAIMS,
@@ -45,9 +45,13 @@ class Billing:
 
     def __init__(self) -> None:
         self.done: list[int] = []
+        self.ids: list[str] = []
 
     def charge(self, ctx: Any, invoice: int) -> None:
+        item = current_item()
+        assert item is not None
         self.done.append(invoice)
+        self.ids.append(item.id)
 
 
 def message(invoice: int) -> dict[str, Any]:
@@ -121,6 +125,30 @@ def test_with_keys_too_an_heir_works_at_the_items_of_an_owner_that_is_gone_and_g
         eventually(lambda: by(servers, "a")[:2] == ("a", False))
         assert mesh.client("web", PUTS).put(None, "billing", message(2)).owner == "a"
         eventually(lambda: billing.done == [1, 2])
+
+
+def test_with_keys_too_one_owner_puts_a_periodic_item_that_is_declared_at_two_routers(
+    mesh_of: Callable[..., KeyedMesh],
+) -> None:
+    pytest.importorskip("cronsim", reason="cronsim is not installed: make setup")
+    mesh, billing = mesh_of(), Billing()
+    for name in "ab":
+        mesh.server(name)
+    web = {name: mesh.client("web" + name, PUTS, at=name) for name in "ab"}
+
+    def declare(name: str) -> str:
+        declared = web[name].declare_periodic(None, "billing", "often", "* * * * * *", message(1), timeout=60)
+        return str(declared["owner"])
+
+    assert [declare(name) for name in "aba"] == ["a"] * 3
+    toys = right("call", "toys.#", "rpcmq.queues.#", exchanges=("rpcmq.queue",))
+    with pytest.raises(AccessDenied):
+        mesh.client("hostile", toys).remove_periodic("billing", "often")
+    with Worker("billing", billing, client=mesh.client("biller", WORKS, at="b")) as worker:
+        eventually(lambda: len(billing.ids) >= 3)
+        assert web["b"].remove_periodic("billing", "often", timeout=60)
+        assert worker.stop()
+    assert len(set(billing.ids)) == len(billing.ids) and all(id.startswith("often@") for id in billing.ids)
 
 
 def test_who_may_put_into_one_queue_may_do_nothing_with_others_and_delays_them_by_little(
