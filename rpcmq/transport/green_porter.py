@@ -21,11 +21,13 @@ __all__ = ["GreenPorter"]
 class GreenPorter:
     """Calls functions in a green thread of the program; to be made in a green thread."""
 
-    __slots__ = ("_asked", "_bell", "_rung", "_socket")
+    __slots__ = ("_asked", "_bell", "_rung", "_silent", "_socket")
 
     def __init__(self) -> None:
         self._asked: deque[Callable[[], object]] = deque()
         self._rung = False
+        #: In the child of a fork: the other end of what the copy of the green thread waits for.
+        self._silent: _socket.socket | None = None
         self._socket, bell = socket.socketpair()
         # The type of C, which neither has patched: it is rung from a thread in which nothing is green.
         self._bell = _socket.socket(fileno=os.dup(bell.fileno()))
@@ -42,6 +44,12 @@ class GreenPorter:
                 self._bell.send(b"!")
             except BlockingIOError:
                 pass  # it has been rung often enough
+
+    def forget(self) -> None:
+        """In the child of a fork: have its copy of the green thread wait for ever: it would take the parent's."""
+        here, self._silent = _socket.socketpair()
+        os.dup2(here.fileno(), self._socket.fileno())
+        here.close()
 
     def _run(self) -> None:
         while self._socket.recv(4096):

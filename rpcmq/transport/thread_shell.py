@@ -303,3 +303,5 @@ class ThreadShell(ClientShell):
     def forget(self) -> None:
         """In the child of a fork: close what the loop has of its own."""
         self._loop.forget()
+        if self._porter is not None:
+            self._porter.forget()

@@ -205,6 +205,14 @@ def test_the_thread_of_the_sockets_does_not_wait_for_a_green_lock_of_logging(rou
         program.kill()
 
 
+@pytest.mark.parametrize("kind", ["gevent", "eventlet"])
+def test_children_of_a_patched_program_take_nothing_from_it(router, kind):
+    with start_green(kind, router.url, "forks") as program:
+        assert program.wait(60) == 0, program.said()
+        # Copies of gevent's green threads that end in a child print a KeyError of the module threading there.
+        assert [line for line in program.lines if line in ("1", "{1}", "[0, 0, 0]")] == ["1", "{1}", "[0, 0, 0]"]
+
+
 def test_a_program_that_is_patched_later_is_told(router):
     with start_green("", router.url, "later") as program:
         assert program.wait(60) == 0, program.said()

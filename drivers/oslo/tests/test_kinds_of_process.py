@@ -6,8 +6,6 @@ import pytest
 from processes import Router, program
 
 KINDS = pytest.mark.parametrize("kind", ["native", "eventlet", "gevent"])
-#: Not yet those of gevent: a child of a process that serves, forked while greenlets of it wait, hangs.
-FORKING = pytest.mark.parametrize("kind", ["native", "eventlet"])
 
 
 def lines_of(lines: list[str]) -> list[str]:
@@ -22,7 +20,7 @@ def test_a_service_that_calls_itself(router: Router, kind: str) -> None:
         assert lines_of(service.lines) == ["0.5 True", "True", "3", "True True", "ended"], "\n".join(service.lines)
 
 
-@FORKING
+@KINDS
 def test_workers_are_forked_from_a_process_that_serves_and_calls(router: Router, kind: str) -> None:
     with program("forks", kind, router.url, PYTHONWARNINGS="ignore") as parent:
         assert parent.wait(90) == 0, "\n".join(parent.lines)

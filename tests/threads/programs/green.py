@@ -1,6 +1,8 @@
 """A program that gevent or eventlet has patched: its green threads use rpcmq.threads. green.py KIND ROUTER SCENARIO"""
 
 import logging
+import os
+import select
 import sys
 import time
 from collections.abc import Iterator
@@ -119,4 +121,29 @@ def green() -> None:
     client.close()
 
 
-{"later": patched_later, "logs": logs}.get(SCENARIO, green)()
+def forks() -> None:
+    """The copies of its green threads in children that it has forked take nothing from it."""
+    service = threads.Service("compute", Endpoint(), router=URL, host="h", concurrency=20)
+    service.start()
+    client = threads.Client(URL)
+    print(client.call(None, "compute", message("echo", value=1), timeout=20))
+    end, keep = os.pipe()
+    children = []
+    for _ in range(3):
+        child = os.fork()
+        if child == 0:
+            os.close(keep)
+            if KIND == "eventlet":
+                eventlet.hubs.use_hub()  # the parent's would be shared
+            while not select.select([end], [], [], 0.01)[0]:
+                pass  # their green threads run meanwhile
+            os._exit(0)
+        children.append(child)
+    print({client.call(None, "compute", message("echo", value=1), timeout=20) for _ in range(300)})
+    os.close(keep)
+    print([os.waitpid(child, 0)[1] for child in children])
+    service.stop()
+    client.close()
+
+
+{"later": patched_later, "logs": logs, "forks": forks}.get(SCENARIO, green)()
