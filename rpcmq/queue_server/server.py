@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 import os
 import time
+from collections import Counter
+from collections.abc import Sequence
 from functools import partial
 from math import inf
 from secrets import token_hex
 from socket import gethostname
 from time import monotonic
-from typing import Any
+from typing import Any, NamedTuple
 
 import gevent
 from gevent.event import Event
@@ -28,7 +30,7 @@ from rpcmq.queue_server.observer import Observer
 from rpcmq.queue_server.operators import ChangeEndpoint, LookEndpoint
 from rpcmq.queue_server.periodic import PeriodicItems
 from rpcmq.queue_server.store_process import StoreProcess
-from rpcmq.queue_server.turns import Turns
+from rpcmq.queue_server.turns import Turns, caller_now
 from rpcmq.queue_server.watch import Watch
 from rpcmq.server.log import log_event
 from rpcmq.store.contract import Note, Recovered
@@ -59,6 +61,13 @@ _OPEN = 10.0
 _UNUSED = 60.0
 
 
+class _Opened(NamedTuple):
+    """The opening of a queue: when it was, and by whom."""
+
+    since: float
+    caller: bytes
+
+
 class QueueServer:
     """Serves the queues in a store.
 
@@ -82,8 +91,8 @@ class QueueServer:
         self._is_over = False
         self._dispatchers: dict[str, Dispatcher] = {}
         self._services: dict[str, Service] = {}
-        #: Queues that were opened to be put into, and when, in their order.
-        self._opened: dict[str, float] = {}
+        #: Queues that were opened to be put into, in their order.
+        self._opened: dict[str, _Opened] = {}
         #: Queues that are to be served as soon as they can be.
         self._awaited: set[str] = set()
         self._closing = 0
@@ -121,7 +130,7 @@ class QueueServer:
         """
         if name not in self._dispatchers:
             self._make_room()
-            self._opened[name] = monotonic()
+            self._opened[name] = _Opened(monotonic(), caller_now())
         self.serve(name)
 
     def _open_elsewhere(self, name: str) -> str:
@@ -130,7 +139,7 @@ class QueueServer:
         return str(self._client.call(None, all_queues(self._heir), message, _ROUTER, mandatory=True))
 
     def _make_room(self) -> None:
-        """Have room for one more queue.
+        """Have room for one more queue: in place of one that nobody has used in time, or whose opener has many such.
 
         Raises:
             UsageError: too many are served, and each is used.
@@ -138,10 +147,11 @@ class QueueServer:
         if len(self._dispatchers) + self._closing < _MOST_QUEUES:
             return
         before = monotonic() - _OPEN
-        for name, since in list(self._opened.items()):
-            if name not in self._dispatchers or not self._is_blank(name):
-                del self._opened[name]
-            elif since <= before:
+        for name in [name for name in self._opened if name not in self._dispatchers or not self._is_blank(name)]:
+            del self._opened[name]
+        crowd = _crowd([each.caller for each in self._opened.values()], caller_now())
+        for name, opened in self._opened.items():
+            if (opened.since <= before or opened.caller == crowd) and name in self._services:
                 del self._opened[name]
                 self._close(name)
                 return
@@ -152,7 +162,7 @@ class QueueServer:
 
     def _forget_unused(self, now: float) -> None:
         """Forget queues that were opened long ago, and are blank, so that nobody sees names that are only a mistake."""
-        while self._opened and next(iter(self._opened.values())) <= now - _UNUSED:
+        while self._opened and next(iter(self._opened.values())).since <= now - _UNUSED:
             name = next(iter(self._opened))
             del self._opened[name]
             self._close_unused(name)
@@ -331,3 +341,9 @@ class QueueServer:
         self.observer.stop()
         self._is_over = True
         self._wake.set()
+
+
+def _crowd(callers: Sequence[bytes], caller: bytes) -> bytes | None:
+    """The one of ``callers`` who has opened most, if that is more than an equal share of all, and not ``caller``."""
+    ((most, count),) = Counter(callers).most_common(1) or [(caller, 0)]
+    return most if most != caller and count > _MOST_QUEUES // len({*callers, caller}) else None

@@ -42,6 +42,15 @@ def test_queues_that_were_opened_and_never_used_make_room_for_others(router: InP
         assert client.put(None, "billing", MESSAGE).number == 2
 
 
+@pytest.mark.usefixtures("queue_server")
+def test_who_opens_many_queues_and_uses_none_is_in_the_way_of_nobody_else(router: InProcessRouter) -> None:
+    with Client(router.url, shell="gevent") as flooding, Client(router.url, shell="gevent") as honest:
+        assert all(opened(flooding, f"flood-{number}") for number in range(250))
+        assert not opened(flooding, "one more")
+        assert [honest.put(None, f"honest-{number}", MESSAGE).number for number in range(3)] == [1, 1, 1]
+        assert flooding.put(None, "flood-249", MESSAGE).number == 1
+
+
 @pytest.mark.long
 @pytest.mark.timeout(180)
 @pytest.mark.usefixtures("queue_server")
