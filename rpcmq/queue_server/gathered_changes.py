@@ -35,6 +35,11 @@ class GatheredChanges:
         self._waiting.append((len(changes), then))
 
     @property
+    def is_one(self) -> bool:
+        """Whether it is one change."""
+        return len(self._waiting) == 1 and self._waiting[0][0] == 1
+
+    @property
     def is_full(self) -> bool:
         """Whether the next request goes with others."""
         return len(self._waiting) >= _MOST or self._size >= _MOST_BYTES

@@ -7,6 +7,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from time import monotonic
 from typing import Any
 
@@ -65,7 +66,8 @@ __all__ = ["StoreProcess"]
 
 log = logging.getLogger("rpcmq.queue")
 
-_CHUNK = 1 << 20
+#: Bytes of one read.
+_CHUNK = 64 << 10
 #: Pause before a process that has died is started again (seconds).
 _PAUSE = 0.2
 #: The process hears so often that it is still needed (seconds).
@@ -105,8 +107,12 @@ class StoreProcess:
         #: By ticket, in their order: letter, content, and who waits for the answer.
         self._open: dict[int, tuple[bytes, bytes, Callable[[Any], object]]] = {}
         self._gathered = GatheredChanges()
+        #: The last changes that were sent were one.
+        self._goes_alone = False
         self._unsent: list[bytes] = []
         self._has_unsent = Event()
+        #: The socket of the process, if nobody is sending.
+        self._idle_peer: socket.socket | None = None
         self._has_opened = Event()
         self._recovered: Recovered | None = None
         self._refusal = ""
@@ -130,7 +136,11 @@ class StoreProcess:
         if self._gathered.is_full:
             self._ask_gathered()
         self._gathered.add(changes, then)
-        self._has_unsent.set()
+        if self._open or self._idle_peer is None or not self._goes_alone:
+            self._has_unsent.set()
+        else:
+            # While changes come one by one, none waits for others that might come up in this turn of the loop.
+            self._send_now(self._idle_peer)
 
     def read(self, lane: Lane, after: int, most: int, most_bytes: int, then: Callable[[Items], object]) -> None:
         """Read items that are ready; see :meth:`rpcmq.store.contract.Store.read`."""
@@ -184,22 +194,32 @@ class StoreProcess:
     def _ask_gathered(self) -> None:
         gathered, self._gathered = self._gathered, GatheredChanges()
         if gathered:
+            self._goes_alone = gathered.is_one
             self._ask_now(APPLY, gathered.content, lambda content: gathered.answer(content, self._failed))
 
     def _ask(self, letter: bytes, content: bytes, then: Callable[[Any], object]) -> None:
         self._ask_gathered()  # those that came before it
         self._ask_now(letter, content, then)
+        self._has_unsent.set()
 
     def _ask_now(self, letter: bytes, content: bytes, then: Callable[[Any], object]) -> None:
         if not self._open:
             self._moved = monotonic()
         self._tickets += 1
         self._open[self._tickets] = letter, content, then
-        self._put(frame(self._tickets, letter, content))
+        self._unsent.append(frame(self._tickets, letter, content))
 
-    def _put(self, data: bytes) -> None:
-        self._unsent.append(data)
-        self._has_unsent.set()
+    def _send_now(self, peer: socket.socket) -> None:
+        """Send what is gathered to the process, as much as it can be given at once."""
+        self._ask_gathered()
+        unsent = b"".join(self._unsent)
+        try:
+            sent = peer.send(unsent, 0, 0.0)  # type: ignore[call-arg]  # its stub has no timeout
+        except OSError:
+            sent = 0
+        self._unsent = [unsent[sent:]]
+        if sent < len(unsent):
+            self._has_unsent.set()
 
     @property
     def unanswered(self) -> int:
@@ -277,6 +297,7 @@ class StoreProcess:
         try:
             self._receive(ours)
         finally:
+            self._idle_peer = None
             beats.kill()
             sender.kill()
             ours.close()
@@ -292,11 +313,14 @@ class StoreProcess:
         # A queue server that is stopped must not be the owner for as long as its store's process lives.
         while True:
             gevent.sleep(_BEAT)
-            self._put(frame(0, ALIVE, b""))
+            self._unsent.append(frame(0, ALIVE, b""))
+            self._has_unsent.set()
 
     def _send(self, peer: socket.socket) -> None:
         while True:
+            self._idle_peer = peer
             self._has_unsent.wait()
+            self._idle_peer = None
             self._has_unsent.clear()
             self._ask_gathered()
             unsent, self._unsent = self._unsent, []
@@ -306,16 +330,19 @@ class StoreProcess:
                 return  # the other end has died: what is open is sent to the next one
 
     def _receive(self, peer: socket.socket) -> None:
-        frames = Frames()
-        while True:
-            try:
-                data = peer.recv(_CHUNK)
-            except OSError:
-                return
-            if not data:
-                return
-            for ticket, letter, content in frames.add(data):
-                self._handle(ticket, letter, bytes(content))
+        frames, hub = Frames(), gevent.get_hub()
+        with closing(hub.loop.io(peer.fileno(), 1)) as readable:
+            while True:
+                # Not first to read, and to wait where there is nothing: that would keep what follows from an answer.
+                hub.wait(readable)
+                try:
+                    data = peer.recv(_CHUNK)
+                except OSError:
+                    return
+                if not data:
+                    return
+                for ticket, letter, content in frames.add(data):
+                    self._handle(ticket, letter, bytes(content))
 
     def _handle(self, ticket: int, letter: bytes, content: bytes) -> None:
         self._moved = monotonic()

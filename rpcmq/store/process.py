@@ -70,7 +70,8 @@ ITEMS = (READ, READ_DUE, READ_DEAD, READ_INCOMING)
 READY, WAITING, CANNOT, TAKEN = b"O", b"W", b"E", b"T"
 #: Changes and bytes of one commit.
 _MOST_CHANGES, _MOST_BYTES = 4096, 16 << 20
-_CHUNK = 1 << 20
+#: Bytes of one read. Memory for much more is had from the kernel, and given back, each time.
+_CHUNK = 64 << 10
 #: Pause before a store that has failed is opened again (seconds).
 _PAUSE = 0.2
 #: An idle store is to be heard so often (seconds).
@@ -164,29 +165,30 @@ class _Server:
         """Serve until the other end has gone."""
         try:
             while True:
-                if not self._requests:
+                if self._requests:
+                    self._receive(0.0)
+                else:
                     self._receive(_BEAT)
                     self._beat()
-                self._receive(0.0)
                 self._serve()
         except _Gone:
             self._store.close()
 
     def _receive(self, seconds: float) -> None:
         """Take the requests that have come, or come within so many seconds."""
-        readable, _, _ = select.select([self._peer], [], [], seconds)
-        if not readable:
-            return
-        try:
-            data = self._peer.recv(_CHUNK)
-        except ConnectionError:
-            data = b""
-        if not data:
-            raise _Gone
-        self._heard = monotonic()
-        for ticket, letter, content in self._frames.add(data):
-            if letter != ALIVE:
-                self._requests.append((ticket, letter, bytes(content)))
+        length = _CHUNK
+        while length == _CHUNK and select.select([self._peer], [], [], seconds)[0]:
+            try:
+                data = self._peer.recv(_CHUNK)
+            except ConnectionError:
+                data = b""
+            if not data:
+                raise _Gone
+            self._heard = monotonic()
+            for ticket, letter, content in self._frames.add(data):
+                if letter != ALIVE:
+                    self._requests.append((ticket, letter, bytes(content)))
+            length, seconds = len(data), 0.0
 
     def _serve(self) -> None:
         """Answer the first request, with all changes that follow each other."""

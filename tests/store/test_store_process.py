@@ -114,6 +114,21 @@ def test_what_comes_while_it_writes_is_one_commit(open_store: Open, tmp_path: Pa
     assert rows < 500  # each commit writes one
 
 
+def test_changes_that_come_one_by_one_are_whole_and_in_order_however_large(open_store: Open) -> None:
+    store = open_store()
+    bodies = [b"", b"small", bytes(range(256)) * (12 << 10), b"small again"]
+    verdicts: list[list[Verdict]] = []
+    for count, body in enumerate(bodies, 1):
+        store.apply([put(count, body)], verdicts.append)
+        if count != 3:  # more than the socket takes at once, so that the last one comes behind the rest of it
+            eventually(lambda count=count: len(verdicts) == count)  # type: ignore[misc]
+    assert [each.number for (each,) in verdicts] == [1, 2, 3, 4]
+    found: list[bytes] = []
+    store.read(LANE, 0, 10, 1 << 26, lambda items: found.extend(each.body for each in items_of(items)))
+    eventually(lambda: found)
+    assert found == bodies
+
+
 def test_a_process_that_is_killed_is_started_again_and_loses_nothing(open_store: Open) -> None:
     store = open_store()
     accepted: list[int] = []
