@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from math import isfinite
 from time import monotonic
 from typing import Any
 
@@ -31,8 +30,10 @@ from rpcmq.store.contract import Maker, Verdict
 __all__ = ["AllQueues", "OneQueue"]
 
 _MOST_MILLISECONDS = 1 << 53
-#: Bound of times (seconds).
+#: Bounds of times (seconds).
 _LONGEST = 4_000_000
+_FARTHEST = 1000.0 * _LONGEST
+_NO_MAKER = Maker(0, 0)
 #: The longest that an answer waits for the end of an item (seconds).
 _PATIENCE = 30.0
 #: Work of a question to the store, in items.
@@ -287,21 +288,23 @@ def _answer(verdicts: list[Verdict]) -> PutAnswer:
 
 
 def _new_item(producer: int, record: Record, wall: int) -> NewItem:
-    method = record.method.encode()
-    names = record.id, record.key, record.unique
-    if not 0 < len(method) <= 255 or not 0 <= record.priority <= 9 or max(map(len, names)) > 255:
-        raise ValueError("its method, priority, id or a key is out of bounds")
-    if not 0 <= record.keep_result < _LONGEST:
+    id, counter, digest, priority, delay, expires, key, method, format, body, keep_result, unique = record
+    if not method or not 0 <= priority <= 9:
+        raise ValueError("its method or priority is out of bounds")
+    if not 0 <= keep_result < _LONGEST:
         raise ValueError("the time for which its result is kept is out of bounds")
-    if not all(isfinite(seconds) and abs(seconds) < _LONGEST * 1000 for seconds in (record.delay, record.expires)):
+    if not (-_FARTHEST < delay < _FARTHEST and -_FARTHEST < expires < _FARTHEST):
         raise ValueError("its delay or expiry is out of bounds")
-    str(record.id, "utf-8")
-    if not record.id and not (type(producer) is int and 0 < producer < 1 << 63 and 0 < record.counter < 1 << 63):
+    if id:
+        str(id, "utf-8")
+        maker = _NO_MAKER
+    elif type(producer) is int and 0 < producer < 1 << 63 and 0 < counter < 1 << 63:
+        maker = Maker(producer, counter)
+    else:
         raise ValueError("it has no id")
     return NewItem(
-        Message(method, record.format, record.body).to_bytes(), record.digest, record.id,
-        Maker(0, 0) if record.id else Maker(producer, record.counter), record.priority, _at(wall, record.delay),
-        _at(wall, record.expires), record.key, keep_result=record.keep_result, unique=record.unique,
+        Message(method.encode(), format, body).to_bytes(), digest, id, maker, priority, _at(wall, delay),
+        _at(wall, expires), key, 0, 0, keep_result, unique,
     )  # fmt: skip
 
 

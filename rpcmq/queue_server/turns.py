@@ -73,6 +73,9 @@ class Turns:
         Raises:
             Crowded: too much waits, and the caller has more than its share of it.
         """
+        if not self._lines and self._has_room(work) and not self._is_beginning:
+            self._begin_one(work, begin, fail)
+            return
         size += _OVERHEAD
         line = self._lines.get(caller)
         own = size + (line.size if line is not None else 0)
@@ -94,15 +97,19 @@ class Turns:
             return
         self._is_beginning = True
         try:
-            while self._lines and (not self._work or self._work + self._next().work <= MOST_WORK):
-                self._begin_one()
+            while self._lines and self._has_room(self._next().work):
+                turn = self._take_next()
+                self._begin_one(turn.work, turn.begin, turn.fail)
         finally:
             self._is_beginning = False
+
+    def _has_room(self, work: int) -> bool:
+        return not self._work or self._work + work <= MOST_WORK
 
     def _next(self) -> _Turn:
         return next(iter(self._lines.values())).turns[0]
 
-    def _begin_one(self) -> None:
+    def _take_next(self) -> _Turn:
         caller, line = next(iter(self._lines.items()))
         turn = line.turns.popleft()
         line.size -= turn.size
@@ -111,8 +118,11 @@ class Turns:
             self._lines.move_to_end(caller)
         else:
             del self._lines[caller]
-        self._work += turn.work
-        under_way = [turn.work]
+        return turn
+
+    def _begin_one(self, work: int, begin: Callable[[End], object], fail: Callable[[BaseException], object]) -> None:
+        self._work += work
+        under_way = [work]
 
         def end() -> None:
             if under_way:
@@ -120,9 +130,9 @@ class Turns:
                 self._begin()
 
         try:
-            turn.begin(end)
+            begin(end)
         except Exception as error:
-            turn.fail(error)
+            fail(error)
             end()
 
 

@@ -57,6 +57,8 @@ _HEAD = Struct(">IQc")
 _INT, _LENGTH, _VERDICT = Struct(">q"), Struct(">I"), Struct(">qB")
 _INT_AND_LENGTH = Struct(">qI")
 _TWO, _THREE, _TWO_AND_LENGTH = Struct(">qq"), Struct(">qqq"), Struct(">qqI")
+#: The end of a put without id, digest, and unique key.
+_NAMELESS = Struct(">qqIqqIqI")
 _MOST_BYTES = 1 << 30
 
 #: Letter -> class, and its fields: i integer, b blob, s text, L lane, M maker, P position.
@@ -99,6 +101,10 @@ class Frames:
             ValueError: this is no frame: the other end is none of ours.
         """
         self._buffer += data
+        if len(self._buffer) >= _HEAD.size:
+            (length,) = _LENGTH.unpack_from(self._buffer)
+            if len(self._buffer) < length <= _MOST_BYTES:
+                return  # a large one comes in many pieces
         at = 0
         with memoryview(bytes(self._buffer)) as view:
             while len(view) - at >= _HEAD.size:
@@ -185,8 +191,13 @@ def _encode_tuples(tuples: Sequence[Any]) -> bytes:
         kind = type(each)
         if kind is Put:
             lane, body, at, due, id, (producer, counter), digest, incoming, unique = each
+            parts += (b"p", _lane_bytes(lane), _LENGTH.pack(len(body)), body)
+            if not (id or digest or unique):
+                # As most are: the same in one step.
+                parts.append(_NAMELESS.pack(at, due, 0, producer, counter, 0, incoming, 0))
+                continue
             parts += (
-                b"p", _lane_bytes(lane), _LENGTH.pack(len(body)), body, _TWO_AND_LENGTH.pack(at, due, len(id)), id,
+                _TWO_AND_LENGTH.pack(at, due, len(id)), id,
                 _TWO_AND_LENGTH.pack(producer, counter, len(digest)), digest,
                 _INT_AND_LENGTH.pack(incoming, len(unique)), unique,
             )  # fmt: skip

@@ -139,7 +139,7 @@ class Batch:
         verdict = _KNOWN if put.maker in self._put else verdict_of(put, self._ids, self._makers)
         if verdict.is_known:
             return verdict
-        if put in self._uniques:
+        if put.unique and put in self._uniques:
             return _KNOWN
         maker = put.maker
         if put.id:

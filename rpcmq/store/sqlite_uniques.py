@@ -16,9 +16,9 @@ class Uniques:
         self._connection = connection
 
     def __contains__(self, put: Put) -> bool:
-        """Whether an item with the unique key of ``put`` waits."""
+        """Whether an item with the unique key of ``put``, which has one, waits."""
         query = "SELECT 1 FROM uniques WHERE queue = ? AND name = ?"
-        return bool(put.unique) and self._connection.execute(query, (put.lane.queue, put.unique)).get is not None
+        return self._connection.execute(query, (put.lane.queue, put.unique)).get is not None
 
     def add(self, put: Put, number: int) -> None:
         """The item of ``put`` waits."""

@@ -25,7 +25,8 @@ class Message(NamedTuple):
 
     def to_bytes(self) -> bytes:
         """The message as the store keeps it."""
-        return b"".join((_HEAD.pack(len(self.method), self.format), self.method, self.body))
+        method, format, body = self
+        return _HEAD.pack(len(method), format) + method + body
 
     @classmethod
     def from_bytes(cls, raw: bytes) -> Message:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
@@ -101,11 +101,11 @@ class Producer:
         Raises:
             PayloadError, UsageError: it cannot be encoded, or is no message.
         """
-        record = record_of(self._codec, ctx, msg, options)
-        if record.id:
-            return record
+        return record_of(self._codec, ctx, msg, options, self._count)
+
+    def _count(self) -> int:
         with self._counting:
-            return record._replace(counter=next(self._counter))
+            return next(self._counter)
 
     def put(self, queue: str, records: Sequence[Record], seconds: float) -> Steps[list[ItemPlace]]:
         """Put ``records``, all or none, and return once they are on disk.
@@ -259,8 +259,13 @@ class _Attempt:
         return max(0.001, self._deadline - monotonic())
 
 
-def record_of(codec: Codec, ctx: Any, msg: Mapping[str, Any], options: PutOptions) -> Record:
-    """An item as it travels, without a counter.
+def record_of(
+    codec: Codec, ctx: Any, msg: Mapping[str, Any], options: PutOptions, count: Callable[[], int] = int
+) -> Record:
+    """An item as it travels.
+
+    Args:
+        count: the next number of an item to which the user gives no id, called once that is encoded; else it has none.
 
     Raises:
         PayloadError, UsageError: it cannot be encoded, or is no message.
@@ -272,8 +277,8 @@ def record_of(codec: Codec, ctx: Any, msg: Mapping[str, Any], options: PutOption
         id, digest = options.id.encode(), content_digest(method, body["args"])
     key = b"" if options.key is None else options.key.encode()
     return Record(
-        id, 0, digest, options.priority, options.delay, options.expires, key, method.decode(), int(format), encoded,
-        options.keep_result, b"" if options.unique is None else options.unique.encode(),
+        id, 0 if id else count(), digest, options.priority, options.delay, options.expires, key, method.decode(),
+        int(format), encoded, options.keep_result, b"" if options.unique is None else options.unique.encode(),
     )  # fmt: skip
 
 
