@@ -11,14 +11,13 @@ import gevent
 
 from rpcmq.client.later import Later
 from rpcmq.client.queue.messages import Message
-from rpcmq.client.queue.protocol import PRIORITIES, REFUSED, Crowded, PutAnswer, Record, check_queue, version_refusal
+from rpcmq.client.queue.protocol import PRIORITIES, Crowded, PutAnswer, Record, check_queue, version_refusal
 from rpcmq.client.queue.records import most_records, unpack_records
 from rpcmq.core.queue.cancelling import CANCELLED, ENDED, cancel
 from rpcmq.core.queue.item_ids import is_other, shown_id
 from rpcmq.core.queue.operators import Operators
 from rpcmq.core.queue.periodic import Periodic, PeriodicKey, check_name
 from rpcmq.core.queue.queues import NewItem, Queues
-from rpcmq.core.queue.refusals import Refused
 from rpcmq.core.queue.results import Outcome
 from rpcmq.core.queue.views import ItemView
 from rpcmq.errors import UsageError
@@ -236,12 +235,7 @@ class OneQueue:
             later.answer(tuple(outcome))
 
         def ask(end: End) -> None:
-            try:
-                forget = results.wait(priority, number, ended, end, id)
-            except Refused as error:
-                later.answer((REFUSED, None, str(error)))
-                end()
-                return
+            forget = results.wait(priority, number, ended, end, id)
 
             def give_up() -> None:
                 if forget():

@@ -39,8 +39,9 @@ __all__ = ["QueueServer"]
 
 log = logging.getLogger("rpcmq.queue")
 
-#: Puts that wait for the disk at the same time, of each queue: more wait in the router.
-_PUTS = 4096
+#: Requests under way at the same time, of each queue; more wait in the router. Of these 10,000 may wait for the ends of
+#: items, so that puts never wait for those who do.
+_REQUESTS = 10_000 + 4096
 #: The longest sleep between two looks at the time (seconds).
 _LONGEST = 1.0
 #: Pause between two looks whether something has ended (seconds).
@@ -216,7 +217,7 @@ class QueueServer:
             name, OneQueue(
                 name, self._owner, self.queues, self.wall, self._declarations.declare, self._turns, self.periodic
             ),
-            host=self._owner, client=self._client, exchange=QUEUES, concurrency=_PUTS,
+            host=self._owner, client=self._client, exchange=QUEUES, concurrency=_REQUESTS,
         )  # fmt: skip
         try:
             service.start(_ROUTER)

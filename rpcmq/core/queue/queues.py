@@ -14,6 +14,7 @@ from rpcmq.core.queue.lanes import HORIZON
 from rpcmq.core.queue.policy import Policy
 from rpcmq.core.queue.port import StorePort
 from rpcmq.core.queue.refusals import Refused
+from rpcmq.core.queue.results import AskerRoom
 from rpcmq.core.queue.story import Ending, Story
 from rpcmq.core.queue.work_queue import WorkQueue
 from rpcmq.store.contract import (
@@ -92,6 +93,7 @@ class Queues:
         self._is_clean = recovered.epoch == 1 or CLEAN in recovered.notes
         self._queues: dict[str, WorkQueue] = {}
         self._fences = count(1)
+        self._asker_room = AskerRoom()
         postponed = [lane for lane, number in recovered.postponed.items() if number]
         self._due = DueItems(store, postponed, wall, self._has_room_for_due, self._became_due, on_earlier)
         self._now = now
@@ -122,6 +124,7 @@ class Queues:
                 name, self.store, policy, recovered.epoch, self._opened, self.wall, self._is_clean,
                 self._horizons.pop(name, {}), self._fences,
             )  # fmt: skip
+            queue.results.room = self._asker_room
             queue.recount(recovered)
             queue.is_paused, queue.is_draining = PAUSED + name in recovered.notes, DRAINING + name in recovered.notes
             queue.on_ready = lambda: self.on_ready(queue)

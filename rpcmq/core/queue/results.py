@@ -14,18 +14,19 @@ from typing import NamedTuple
 from rpcmq.core.queue.given import Key
 from rpcmq.core.queue.item_ids import id_of, is_other
 from rpcmq.core.queue.port import StorePort
-from rpcmq.core.queue.refusals import Refused
 from rpcmq.core.queue.story import Story
 from rpcmq.store.contract import KEPT_OVERHEAD, Damaged, Expire, Found, Keep, Lane, Stored, Verdict
 
-__all__ = ["CANCELLED", "DEAD", "DONE", "RUNNING", "UNKNOWN", "WAITING", "Outcome", "Results"]
+__all__ = ["CANCELLED", "DEAD", "DONE", "REFUSED", "RUNNING", "UNKNOWN", "WAITING", "AskerRoom", "Outcome", "Results"]
 
 #: The states of :class:`Outcome`.
 WAITING, RUNNING, DONE, DEAD, CANCELLED, UNKNOWN = "waiting", "running", "done", "dead", "cancelled", "unknown"
+#: It has not ended, and its end cannot be waited for, because too many wait.
+REFUSED = "refused"
 #: Bytes of one result that is kept.
 _MOST_BYTES = 1 << 20
-#: Askers of one queue that wait for ends.
-_MOST_ASKERS = 10_000
+#: Askers that wait for ends at the same time, of one queue, and of all: each takes some 5 KB.
+_MOST_ASKERS, _MOST_OF_ALL = 10_000, 20_000
 _LETTERS = {b"d": DONE, b"l": DONE, b"c": CANCELLED}
 #: Bytes of the digest of an item's id, which is kept with its result.
 _DIGEST = 8
@@ -49,6 +50,22 @@ class Outcome(NamedTuple):
         return self.state not in (WAITING, RUNNING)
 
 
+class AskerRoom:
+    """The room for those who wait for ends, which the queues of an owner share.
+
+    Attributes:
+        count: of those who wait.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no more are to wait."""
+        return self.count >= _MOST_OF_ALL
+
+
 _NOT_THERE = Outcome(UNKNOWN, text="it has ended, or is in another queue, and no result of it is kept")
 
 
@@ -69,8 +86,11 @@ class Results:
         self._counters = counters
         #: Bytes of the results that are kept, or are being stored.
         self.size = 0
-        self._askers: dict[Key, list[Callable[[str, Outcome], object]]] = {}
+        #: Those of each item, in their order.
+        self._askers: dict[Key, dict[Callable[[str, Outcome], object], None]] = {}
         self._count = 0
+        #: Shared with other queues.
+        self.room = AskerRoom()
         self._is_expiring = False
 
     # --- ends --------------------------------------------------------------------------------
@@ -95,7 +115,7 @@ class Results:
     def ended(self, item: Stored | Damaged, outcome: Outcome) -> None:
         """An item has ended, durably: tell those who wait for that."""
         askers = self._askers.pop((item.lane.priority, item.number), ()) if self._askers else ()
-        self._count -= len(askers)
+        self._counted(-len(askers))
         for asker in askers:
             asker(id_of(item), outcome)
 
@@ -136,32 +156,33 @@ class Results:
     def wait(
         self, priority: int, number: int, then: Callable[[Outcome], object],
         asked: Callable[[], object] = lambda: None, id: str = "",
-    ) -> Callable[[], object]:  # fmt: skip
+    ) -> Callable[[], bool]:  # fmt: skip
         """Tell ``then`` how the item has ended, once it has; return a function that forgets the question.
+
+        That one returns whether there was anything to forget. Where too many wait, ``then`` is told at once how it has
+        ended, or :data:`REFUSED`.
 
         Args:
             asked: called when the store was asked whether it has ended already.
             id: as for :meth:`ask`.
-
-        Raises:
-            Refused: too many wait.
         """
-        if self._count >= _MOST_ASKERS:
-            raise Refused(f"queue {self._queue!r}: {_MOST_ASKERS} wait for the ends of its items already")
+        if self._count >= _MOST_ASKERS or self.room.is_full:
+            self._ask_once(priority, number, then, asked, id)
+            return lambda: False
         key = priority, number
 
         def told(ended: str, outcome: Outcome) -> None:
             then(_NOT_THERE if is_other(ended, id) else outcome)
 
-        self._askers.setdefault(key, []).append(told)
-        self._count += 1
+        self._askers.setdefault(key, {})[told] = None
+        self._counted(1)
 
         def forget() -> bool:
-            askers = self._askers.get(key, [])
+            askers = self._askers.get(key, {})
             if told not in askers:
                 return False
-            askers.remove(told)
-            self._count -= 1
+            del askers[told]
+            self._counted(-1)
             if not askers:
                 del self._askers[key]
             return True
@@ -174,6 +195,20 @@ class Results:
 
         self.ask(priority, number, found, id)
         return forget
+
+    def _ask_once(
+        self, priority: int, number: int, then: Callable[[Outcome], object], asked: Callable[[], object], id: str
+    ) -> None:
+        def found(outcome: Outcome) -> None:
+            text = f"queue {self._queue!r}: too many wait for the ends of items already: ask again"
+            then(outcome if outcome.is_end else Outcome(REFUSED, text=text))
+            asked()
+
+        self.ask(priority, number, found, id)
+
+    def _counted(self, more: int) -> None:
+        self._count += more
+        self.room.count += more
 
 
 def _digest(id: str) -> bytes:

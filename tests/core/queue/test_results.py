@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from rpcmq.core.queue.cancelling import cancel
 from rpcmq.core.queue.operators import Operators
-from rpcmq.core.queue.refusals import Refused
 from rpcmq.core.queue.results import Outcome
 from tests.core.queue.virtual_store import World
 
@@ -96,11 +93,32 @@ def test_whoever_does_not_wait_any_more_is_forgotten(world: World) -> None:
     assert not outcomes and world.queue.results._count == 0
 
 
-def test_too_many_askers_are_refused(world: World) -> None:
-    for number in range(10_000):
-        waits(world, number)
-    with pytest.raises(Refused, match="queue 'billing': 10000 wait for the ends of its items already"):
-        waits(world, 1)
+def test_where_too_many_wait_the_others_hear_what_is_known_now(world: World) -> None:
+    world.put(b"ended", b"waits", keep_result=60)
+    world.queue.done(world.taken().fence, result=b"42", now=world.now)
+    first = waits(world, 2)
+    for _ in range(9_999):
+        waits(world, 2)
+    late, refused = waits(world, 1), waits(world, 2)
+    world.run()
+    assert late == [Outcome("done", b"42")] and [each.state for each in refused] == ["refused"]
+    cancel(world.queues, world.now, "billing", 0, 2, lambda answer: None)
+    world.run()
+    assert first == [Outcome("cancelled")] and len(refused) == 1
+    assert world.queue.results._count == world.queue.results.room.count == 0
+
+
+def test_all_queues_of_an_owner_share_the_room_of_those_who_wait(world: World) -> None:
+    world.put(b"x")
+    for name in ("a", "b"):
+        for number in range(10_000):
+            world.queues.queue(name).results.wait(0, number, lambda outcome: None)
+    refused = waits(world, 1)
+    world.run()
+    assert [each.state for each in refused] == ["refused"]
+    # The others have heard that there is no such item.
+    assert world.queue.results.room.count == 0
+    assert waits(world, 1) == [] and world.queue.results.room.count == 1
 
 
 def test_a_cancelled_item_whose_result_was_to_be_kept_is_told_as_such(world: World) -> None:
