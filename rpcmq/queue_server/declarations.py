@@ -19,7 +19,8 @@ from rpcmq.client.later import Later
 from rpcmq.client.queue.protocol import SETTINGS, check_queue
 from rpcmq.core.queue.policy import Policy
 from rpcmq.core.queue.queues import Queues
-from rpcmq.queue_server.telling import AGAIN, AT_ONCE, tell
+from rpcmq.payload.bounded_text import short_repr
+from rpcmq.queue_server.telling import AGAIN, AT_ONCE, check_told, tell
 from rpcmq.store.contract import Note
 
 __all__ = ["Declarations"]
@@ -32,10 +33,12 @@ _DECLARED = "declared "
 _MOST = 1000
 #: The others are asked again for what was declared from so much before what is known on (milliseconds).
 _BEFORE = 3_600_000
+#: A time that is so much later than now is that of a clock that is wrong (milliseconds): it counts as none.
+_WRONG = 24 * 3_600_000
 
 
 class Declarations:
-    """The methods of a queue server for the others, and the settings that they agree on.
+    """The settings that the queue servers agree on, as one of them knows them.
 
     Args:
         owner: of this queue server.
@@ -59,7 +62,7 @@ class Declarations:
         except (TypeError, ValueError) as error:
             answer.answer({"refusal": str(error)})
             return answer
-        at = max(self._queues.wall(monotonic()), self._times.get(queue, 0) + 1)
+        at = max(self._clock(), self._known_at(queue) + 1)
 
         def stored() -> None:
             answer.answer({"settings": asdict(policy)})
@@ -74,24 +77,47 @@ class Declarations:
         self._queues.declare(monotonic(), queue, policy, then)
         self._queues.queue(queue).on_ready()
 
+    def _clock(self) -> int:
+        return self._queues.wall(monotonic())
+
+    def _known_at(self, queue: str) -> int:
+        """The time of the last declaration of ``queue``; 0: none is known."""
+        at = self._times.get(queue, 0)
+        return at if at <= self._clock() + _WRONG else 0
+
     # --- among queue servers ---------------------------------------------------------------------
 
-    def learn(self, ctx: Any, declared: list[tuple[str, int, dict[str, Any]]]) -> None:
-        """Take over settings that were declared elsewhere, where they are newer than what is known here."""
+    def endpoint(self) -> _SettingsEndpoint:
+        """The methods for the other queue servers."""
+        return _SettingsEndpoint(self)
+
+    def learn(self, declared: list[tuple[str, int, dict[str, Any]]]) -> None:
+        """Take over settings that were declared elsewhere, where they are newer than what is known here.
+
+        Raises:
+            ValueError: these are too many, or of another form.
+        """
+        check_told(declared)
         for queue, at, settings in declared:
-            if at <= self._times.get(check_queue(queue), 0):
+            check_queue(queue)
+            if type(at) is not int or at > self._clock() + _WRONG:
+                log.warning("queue %r: settings are not taken over: %s is no time until now", queue, short_repr(at))
+                continue
+            if at <= self._known_at(queue):
                 continue
             if queue not in self._times and len(self._times) >= _MOST:
                 log.warning("queue %r: its settings are not taken over: %d queues have been declared", queue, _MOST)
                 continue
+            # What is refused makes no queue.
+            before = self._queues.queue(queue).policy if self._queues.has(queue) else Policy()
             try:
-                policy = replace(self._queues.queue(queue).policy, **settings)
+                policy = replace(before, **settings)
             except (TypeError, ValueError) as error:
                 log.warning("queue %r: settings of another queue server are not taken over: %s", queue, error)
             else:
                 self._change(queue, at, policy, lambda: None)
 
-    def ask(self, ctx: Any, owner: str, since: int) -> None:
+    def answer(self, owner: str, since: int) -> None:
         """Tell the queue server of ``owner`` what was declared since that time."""
         if owner == self._owner:
             return
@@ -106,7 +132,22 @@ class Declarations:
         while True:
             tell(self._client, SETTINGS, "", "ask", {"owner": self._owner, "since": since})
             gevent.sleep(AGAIN)
-            since = max(0, max(self._times.values(), default=0) - _BEFORE)
+            since = max(0, max(map(self._known_at, self._times), default=0) - _BEFORE)
 
     def _tell(self, declared: list[tuple[str, int, dict[str, Any]]], owner: str = "") -> None:
         tell(self._client, SETTINGS, owner, "learn", {"declared": declared})
+
+
+class _SettingsEndpoint:
+    """The methods for other queue servers."""
+
+    def __init__(self, declarations: Declarations) -> None:
+        self._declarations = declarations
+
+    def learn(self, ctx: Any, declared: list[tuple[str, int, dict[str, Any]]]) -> None:
+        """Take over settings that were declared elsewhere."""
+        self._declarations.learn(declared)
+
+    def ask(self, ctx: Any, owner: str, since: int) -> None:
+        """Tell the queue server of ``owner`` what was declared since that time."""
+        self._declarations.answer(owner, since)

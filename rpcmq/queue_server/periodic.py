@@ -21,7 +21,7 @@ from rpcmq.core.queue.periodic import Periodic, PeriodicKey, check_name
 from rpcmq.core.queue.periodic_homes import MOST_HOMES, Home, PeriodicHomes
 from rpcmq.core.queue.periodic_puts import PeriodicPuts
 from rpcmq.core.queue.queues import Queues
-from rpcmq.queue_server.telling import AGAIN, AT_ONCE, tell
+from rpcmq.queue_server.telling import AGAIN, AT_ONCE, check_told, tell
 from rpcmq.server.log import log_event
 
 __all__ = ["PeriodicItems"]
@@ -145,9 +145,14 @@ class PeriodicItems:
         return _HomesEndpoint(self)
 
     def learn(self, homes: list[tuple[str, str, int, str]]) -> None:
-        """Take over which owners put what, where that is newer than what is known here."""
+        """Take over which owners put what, where that is newer than what is known here.
+
+        Raises:
+            ValueError: these are too many, or of another form.
+        """
+        check_told(homes)
         for queue, name, at, owner in homes:
-            key, home = PeriodicKey(check_queue(queue), check_name(name)), Home(int(at), str(owner))
+            key, home = PeriodicKey(check_queue(queue), check_name(name)), Home.checked(at, owner)
             if not self._homes.has_room(key):
                 _warn(f"queue {queue!r}: periodic item {name!r} of {owner} is not remembered: there are too many")
                 continue

@@ -271,8 +271,8 @@ class QueueServer:
             self.periodic.rows,
         )  # fmt: skip
         change = ChangeEndpoint(self.queues, self._watched, self.open, self._close_unused, self.periodic.remove)
-        homes = self.periodic.endpoint()
-        endpoints = ((LOOK, look), (CHANGE, change), (SETTINGS, self._declarations), (PERIODIC, homes))
+        settings, homes = self._declarations.endpoint(), self.periodic.endpoint()
+        endpoints = ((LOOK, look), (CHANGE, change), (SETTINGS, settings), (PERIODIC, homes))
         for topic, endpoint in endpoints:
             self._serve_others(topic, endpoint)
         gevent.spawn(self._declarations.keep_up)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
+from rpcmq.core.common.text import shorten
 from rpcmq.core.queue.periodic import PeriodicKey
 from rpcmq.store.contract import Note
 
@@ -14,6 +15,8 @@ __all__ = ["MOST_HOMES", "Home", "PeriodicHomes"]
 MOST_HOMES = 10_000
 #: The name of the note of each begins with this.
 _HOME = "home of periodic "
+#: Bounds of what others tell: of times (milliseconds), and of the name of an owner (bytes).
+_LATEST, _LONGEST_OWNER = 1 << 53, 255
 
 
 class Home(NamedTuple):
@@ -26,6 +29,19 @@ class Home(NamedTuple):
 
     at: int
     owner: str
+
+    @classmethod
+    def checked(cls, at: object, owner: object) -> Self:
+        """The home of which another queue server has told.
+
+        Raises:
+            ValueError: it is none.
+        """
+        if type(at) is not int or not 0 < at < _LATEST:
+            raise ValueError(f"a periodic item was declared at a time in milliseconds, not at {shorten(repr(at))}")
+        if type(owner) is not str or len(owner.encode()) > _LONGEST_OWNER:
+            raise ValueError(f"an owner is a text of {_LONGEST_OWNER} bytes at the most, not {shorten(repr(owner))}")
+        return cls(at, owner)
 
 
 class PeriodicHomes:
