@@ -86,7 +86,7 @@ class Results:
         self._counters = counters
         #: Bytes of the results that are kept, or are being stored.
         self.size = 0
-        #: Those of each item, in their order.
+        #: By item, in the order in which they have asked.
         self._askers: dict[Key, dict[Callable[[str, Outcome], object], None]] = {}
         self._count = 0
         #: Shared with other queues.
