@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import time
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial
@@ -23,6 +22,7 @@ from rpcmq.core.queue.queues import Queues
 from rpcmq.core.queue.work_queue import WorkQueue
 from rpcmq.errors import RpcError, UsageError
 from rpcmq.queue_server.claim import Claim, Claimed
+from rpcmq.queue_server.clock import CLOCK, QueueClock
 from rpcmq.queue_server.declarations import Declarations
 from rpcmq.queue_server.dispatcher import Dispatcher
 from rpcmq.queue_server.endpoints import AllQueues, OneQueue
@@ -83,8 +83,7 @@ class QueueServer:
     def __init__(self, client: Client, owner: str, store: StoreProcess, recovered: Recovered, heir: str = "") -> None:
         self._client = client
         self._owner = owner
-        # One clock for the wall, so that a step of it while this runs changes no order.
-        self._offset = time.time() - monotonic()
+        self._clock = QueueClock(recovered.clock, recovered.notes.get(CLOCK, b""))
         self.store = store
         self._heir = heir
         self._ready: dict[str, WorkQueue] = {}
@@ -101,7 +100,7 @@ class QueueServer:
         self.observer = Observer(self._watched)
         self._turns = Turns()
         self._claim = Claim(client, owner, self._store_id(recovered))
-        self.queues = Queues(self.store, recovered, monotonic(), self.wall, self._wake.set)
+        self.queues = Queues(self.store, recovered, monotonic(), self._clock, self._wake.set)
         self.queues.on_ready = self._on_ready
         self._known = self.queues.names()
         self._declarations = Declarations(self.queues, client, owner, recovered.notes)
@@ -114,10 +113,6 @@ class QueueServer:
         made = token_hex(8)
         self.store.apply([Note(_STORE_ID, made.encode())], lambda verdicts: None)
         return made
-
-    def wall(self, now: float) -> int:
-        """Milliseconds of the wall clock at ``now``."""
-        return int((now + self._offset) * 1000)
 
     def _on_ready(self, queue: WorkQueue) -> None:
         self._ready[queue.name] = queue
@@ -215,7 +210,7 @@ class QueueServer:
         self._watched[name] = Watch(queue, dispatcher, self.store, self._client)
         service = Service(
             name, OneQueue(
-                name, self._owner, self.queues, self.wall, self._declarations.declare, self._turns, self.periodic
+                name, self._owner, self.queues, self._clock, self._declarations.declare, self._turns, self.periodic
             ),
             host=self._owner, client=self._client, exchange=QUEUES, concurrency=_REQUESTS,
         )  # fmt: skip
@@ -295,6 +290,7 @@ class QueueServer:
         self.queues.tick(now)
         self.periodic.tick(now)
         self._forget_unused(now)
+        self._note_clock(now)
         ready, self._ready = self._ready, {}
         for name in {**self._dispatchers, **ready} if is_due else ready:
             if (dispatcher := self._dispatchers.get(name)) is not None:
@@ -303,6 +299,11 @@ class QueueServer:
                 # Its first item came by way of the database, or it was declared elsewhere.
                 self._awaited.add(name)
                 gevent.spawn(self._serve_later, name)
+
+    def _note_clock(self, now: float) -> None:
+        # A store that takes nothing now is told when it does again.
+        if not self.store.waits_for and (note := self._clock.note(now)) is not None:
+            self.store.apply([note], lambda verdicts: None)
 
     def _serve_later(self, name: str) -> None:
         """Serve the queue ``name``, or try to until that succeeds; the log says why it does not, and not each time."""

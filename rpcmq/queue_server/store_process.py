@@ -23,7 +23,6 @@ from rpcmq.store.contract import (
     Found,
     Incoming,
     Lane,
-    Others,
     Position,
     Put,
     Recovered,
@@ -61,6 +60,7 @@ from rpcmq.store.process import (
     TAKEN,
     WAITING,
 )
+from rpcmq.store.shared import Others
 
 __all__ = ["StoreProcess"]
 

@@ -20,7 +20,7 @@ from gevent.event import AsyncResult
 
 from rpcmq.queue_server.store_process import StoreProcess
 from rpcmq.server.log import log_event
-from rpcmq.store.contract import Others
+from rpcmq.store.shared import Others
 
 __all__ = ["Heirs", "heir_command", "until_over"]
 

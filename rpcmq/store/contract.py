@@ -11,7 +11,7 @@ Times are milliseconds of the wall clock, for they outlast the process.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 __all__ = [
@@ -32,7 +32,6 @@ __all__ = [
     "Maker",
     "Move",
     "Note",
-    "Others",
     "Position",
     "Postpone",
     "Put",
@@ -279,6 +278,8 @@ class Incoming(NamedTuple):
     message: bytes
     #: While an item with the same unique key waits it is not put, and is taken away; empty: no matter.
     unique: bytes = b""
+    #: The time at which it was read, by the clock of all its times; 0: that is its reader's own.
+    now: int = 0
 
 
 class Position(NamedTuple):
@@ -304,6 +305,7 @@ class Recovered:
         results: the bytes of the results of each queue that has any, with :data:`KEPT_OVERHEAD` for each.
         notes: what was noted.
         has_incoming: there may be incoming items, now or later.
+        clock: what the clock of the store's machine showed (milliseconds); 0: it is that of whoever opened it.
     """
 
     epoch: int
@@ -314,22 +316,11 @@ class Recovered:
     results: dict[str, int]
     notes: dict[str, bytes]
     has_incoming: bool = False
+    clock: int = field(default=0, compare=False)
 
 
 #: Bytes that a result takes beside its value.
 KEPT_OVERHEAD = 64
-
-
-class Others(NamedTuple):
-    """The other owners in a store that several share.
-
-    Attributes:
-        is_wanted: the true owner waits for what its heir has.
-        gone: owners that nobody is at present, and that have left something to do.
-    """
-
-    is_wanted: bool = False
-    gone: tuple[str, ...] = ()
 
 
 class Store(Protocol):

@@ -77,7 +77,7 @@ _LAYOUTS: dict[int, tuple[Callable[..., Any], str]] = {
     ord("n"): (Note, "sb"),
     ord("s"): (Stored, "PLiibMbb"),
     ord("x"): (Damaged, "PLi"),
-    ord("i"): (Incoming, "iLiiibMbbbb"),
+    ord("i"): (Incoming, "iLiiibMbbbbi"),
 }
 _LETTERS = {each: bytes([letter]) for letter, (each, _) in _LAYOUTS.items()}
 _FIELDS = dict(_LAYOUTS.values())
@@ -333,7 +333,8 @@ def decode_verdicts(content: bytes | memoryview) -> list[Verdict]:
 
 def encode_recovered(recovered: Recovered) -> bytes:
     """The content of a store at its opening as bytes."""
-    parts = [_INT.pack(recovered.epoch), _INT.pack(recovered.has_incoming), _INT.pack(len(recovered.ready))]
+    numbers = recovered.epoch, recovered.has_incoming, recovered.clock, len(recovered.ready)
+    parts = [_INT.pack(number) for number in numbers]
     for lane, ready in recovered.ready.items():
         _write("Lii", (lane, ready, recovered.postponed[lane]), parts)
     parts.append(_INT.pack(len(recovered.dead)))
@@ -353,7 +354,7 @@ def encode_recovered(recovered: Recovered) -> bytes:
 def decode_recovered(content: bytes | memoryview) -> Recovered:
     """The inverse of :func:`encode_recovered`."""
     reader = _Reader(content)
-    epoch, has_incoming, lanes = reader.read("iii")
+    epoch, has_incoming, clock, lanes = reader.read("iiii")
     counts = [reader.read("Lii") for _ in range(lanes)]
     dead = dict(reader.read("si") for _ in range(reader.read("i")[0]))
     size = dict(reader.read("si") for _ in range(reader.read("i")[0]))
@@ -364,5 +365,13 @@ def decode_recovered(content: bytes | memoryview) -> Recovered:
         notes[name] = value
     ready = {lane: ready for lane, ready, _ in counts}
     return Recovered(
-        epoch, ready, {lane: late for lane, _, late in counts}, dead, size, results, notes, bool(has_incoming)
+        epoch,
+        ready,
+        {lane: late for lane, _, late in counts},
+        dead,
+        size,
+        results,
+        notes,
+        bool(has_incoming),
+        clock,
     )

@@ -26,7 +26,6 @@ from rpcmq.store.contract import (
     Incoming,
     Lane,
     Maker,
-    Others,
     Position,
     Put,
     Recovered,
@@ -39,7 +38,8 @@ from rpcmq.store.postgres_incoming import IncomingTable
 from rpcmq.store.postgres_owners import Ownership
 from rpcmq.store.postgres_rows import bounded
 from rpcmq.store.postgres_schema import prepare
-from rpcmq.store.postgres_session import connect, end_silent, in_words, warn_of_risks
+from rpcmq.store.postgres_session import NOW, connect, end_silent, in_words, warn_of_risks
+from rpcmq.store.shared import Others
 
 __all__ = ["BEAT_SECONDS", "PostgresStore"]
 
@@ -129,6 +129,7 @@ class PostgresStore:
         size: dict[str, int] = {}
         for queue, bytes_ in [*((row[0], row[4]) for row in counts), *((row[0], row[2]) for row in dead)]:
             size[queue] = size.get(queue, 0) + int(bytes_)
+        (clock,) = execute(f"SELECT {NOW}").fetchone() or (0,)
         return Recovered(
             self._epoch,
             {Lane(queue, priority): ready for queue, priority, ready, *_ in counts},
@@ -138,6 +139,7 @@ class PostgresStore:
             {str(queue): int(number) for queue, number in results},
             {},
             has_incoming=True,
+            clock=clock,
         )
 
     @_on_server

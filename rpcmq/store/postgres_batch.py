@@ -30,6 +30,7 @@ from rpcmq.store.contract import (
 )
 from rpcmq.store.known_makers import KnownMakers
 from rpcmq.store.postgres_incoming import IncomingTable
+from rpcmq.store.postgres_session import NOW
 
 __all__ = ["Batch"]
 
@@ -286,10 +287,10 @@ class Batch:
         self._next_look = now + _LOOK
         self._makers.forget_before(now - _KEPT)
         self._connection.execute("DELETE FROM rpcmq.makers WHERE owner = %s AND heard < %s", (self._owner, now - _KEPT))
-        # Other owners forget them, too, and one may be stopped while it does.
-        query = "SELECT ctid FROM rpcmq.ids WHERE at < %s LIMIT %s FOR UPDATE SKIP LOCKED"
+        # Other owners forget them, too, and one may be stopped while it does. Its clock may be ahead of all others.
+        query = f"SELECT ctid FROM rpcmq.ids WHERE at < least({NOW}, %s) - %s LIMIT %s FOR UPDATE SKIP LOCKED"
         delete = f"DELETE FROM rpcmq.ids WHERE ctid = ANY(ARRAY({query}))"
-        if self._connection.execute(delete, (now - _KEPT, _MOST_IDS)).rowcount == _MOST_IDS:
+        if self._connection.execute(delete, (now, _KEPT, _MOST_IDS)).rowcount == _MOST_IDS:
             self._next_look = 0
 
 

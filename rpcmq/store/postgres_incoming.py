@@ -15,6 +15,7 @@ import psycopg
 
 from rpcmq.store.contract import Incoming, Lane, Maker
 from rpcmq.store.postgres_rows import bounded
+from rpcmq.store.postgres_session import NOW
 
 __all__ = ["IncomingTable"]
 
@@ -34,12 +35,13 @@ class IncomingTable:
 
     def read(self, most: int, most_bytes: int) -> list[Incoming]:
         """See :meth:`rpcmq.store.contract.Store.read_incoming`."""
-        query = bounded(_COLUMNS, "rpcmq.incoming WHERE place > %s", "place", "message")
+        source = f"(SELECT *, {NOW} AS read_at FROM rpcmq.incoming) AS incoming WHERE place > %s"
+        query = bounded(f"{_COLUMNS}, read_at", source, "place", "message")
         found: list[Incoming] = []
         for row in self._connection.execute(query, (self._begin(), most, most_bytes)):
-            place, queue, priority, at, due, expires, id, producer, counter, digest, series, message, unique = row
+            place, queue, priority, at, due, expires, id, producer, counter, digest, series, message, unique, now = row
             lane, maker = Lane(queue, priority), Maker(producer, counter)
-            found.append(Incoming(place, lane, at, due, expires, id, maker, digest, series, message, unique))
+            found.append(Incoming(place, lane, at, due, expires, id, maker, digest, series, message, unique, now))
         if found:
             self._seen = max(self._seen, found[-1].place)
         return found

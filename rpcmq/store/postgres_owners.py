@@ -10,7 +10,8 @@ from typing import Any
 
 import psycopg
 
-from rpcmq.store.contract import CLEAN, PERIODIC, Others, StoreFailed
+from rpcmq.store.contract import CLEAN, PERIODIC, StoreFailed
+from rpcmq.store.shared import Others
 
 __all__ = ["Ownership"]
 

@@ -15,12 +15,14 @@ import psycopg
 
 from rpcmq.store.contract import StoreError, StoreFailed
 
-__all__ = ["SILENCE", "SessionOf", "connect", "end_silent", "in_words", "warn_of_risks"]
+__all__ = ["NOW", "SILENCE", "SessionOf", "connect", "end_silent", "in_words", "warn_of_risks"]
 
 log = logging.getLogger("rpcmq.queue")
 
 SessionOf = psycopg.Connection[tuple[Any, ...]]
 
+#: SQL: what the server's clock shows (milliseconds since 1970).
+NOW = "(extract(epoch FROM statement_timestamp()) * 1000)::bigint"
 #: The server ends the session of an owner that it has not heard for so long (seconds).
 SILENCE = 10
 #: The same, between two statements of a transaction, where an owner has nothing to wait for: others may wait for it.

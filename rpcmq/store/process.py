@@ -23,9 +23,9 @@ from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from time import monotonic
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import TypeVar
 
-from rpcmq.store.contract import Change, Others, Put, Store, StoreDamaged, StoreError, StoreFailed
+from rpcmq.store.contract import Change, Put, Store, StoreDamaged, StoreError, StoreFailed
 from rpcmq.store.frames import (
     Frames,
     decode_changes,
@@ -38,6 +38,7 @@ from rpcmq.store.frames import (
     frame,
 )
 from rpcmq.store.location import STORE_VARIABLE, is_database
+from rpcmq.store.shared import Others, Shared
 
 __all__ = [
     "ALIVE",
@@ -81,17 +82,6 @@ _SILENCE = 6.0
 
 Request = tuple[int, bytes, bytes]
 T = TypeVar("T")
-
-
-@runtime_checkable
-class Shared(Protocol):
-    """A store with several owners, who must be heard of now and then."""
-
-    def beat(self) -> None:
-        """Say that it is used."""
-
-    def others(self) -> Others:
-        """The other owners in it."""
 
 
 def open_store(where: str, owner: str, is_heir: bool = False) -> Store:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from threading import Thread
 from typing import Any
 
@@ -16,7 +17,6 @@ from rpcmq.store.contract import (
     Lane,
     Maker,
     Note,
-    Others,
     Position,
     Put,
     StoreError,
@@ -25,6 +25,7 @@ from rpcmq.store.contract import (
 )
 from rpcmq.store.postgres import PostgresStore
 from rpcmq.store.postgres_schema import SCHEMA_VERSION
+from rpcmq.store.shared import Others
 from rpcmq.testing import eventually
 from tests.store.postgres_server import PostgresServer
 
@@ -211,3 +212,15 @@ def test_a_role_without_the_right_is_told(database: str) -> None:
         connection.execute("CREATE ROLE guest LOGIN")
     with pytest.raises(StoreError, match="queue store: no right to the schema 'rpcmq' of the database"):
         PostgresStore(database.replace("rpcmq@", "guest@"), "a")
+
+
+def test_an_owner_whose_clock_is_ahead_forgets_no_ids_of_others(database: str) -> None:
+    now = int(time.time() * 1000)
+    one, other = PostgresStore(database, "a"), PostgresStore(database, "b")
+    assert abs(one.recovered.clock - now) < 60_000, "that of the database server"
+    mine = Put(LANE, b"body", now, id=b"mine", digest=b"d")
+    assert one.apply([mine]) == [Verdict(1)]
+    other.apply([Put(LANE, b"body", now + 30 * 86_400_000, maker=Maker(7, 1))])
+    assert one.apply([mine]) == other.apply([mine]) == [Verdict(is_known=True)]
+    for store in (one, other):
+        store.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Mapping
 from functools import cache
 from secrets import randbits
@@ -24,8 +23,9 @@ __all__ = ["put_in"]
 _INSERT = """
 INSERT INTO rpcmq.incoming
     (queue, priority, at, due, expires, id, producer, counter, digest, series, message, unique_key)
-SELECT ?::text, ?::smallint, ?::bigint, ?::bigint, ?::bigint, ?::bytea, ?::bigint, ?::bigint, ?::bytea, ?::bytea,
-    ?::bytea, ?::bytea
+SELECT ?::text, ?::smallint, now, coalesce(now + nullif(?::bigint, 0), 0), coalesce(now + nullif(?::bigint, 0), 0),
+    ?::bytea, ?::bigint, ?::bigint, ?::bytea, ?::bytea, ?::bytea, ?::bytea
+FROM (SELECT (extract(epoch FROM statement_timestamp()) * 1000)::bigint AS now) AS clock
 """
 _UNLESS_KNOWN = """
 WHERE NOT EXISTS (SELECT FROM rpcmq.ids WHERE queue = ? AND id = ?)
@@ -91,12 +91,11 @@ def put_in(
             "without that, or begin a transaction on it before"
         )
     record = record_of(codec or _default_codec(), ctx, msg, PutOptions(id, delay, priority, expires, key, 0.0, unique))
-    at = int(time.time() * 1000)
     # It is not counted, so that no process has to remember anything: of so many bits no two are the same.
     producer, counter = (0, 0) if record.id else (randbits(63), randbits(63))
     message = Message(record.method.encode(), record.format, record.body).to_bytes()
     values = (
-        queue, priority, at, _after(at, delay), _after(at, expires), record.id, producer, counter, record.digest,
+        queue, priority, _milliseconds(delay), _milliseconds(expires), record.id, producer, counter, record.digest,
         record.key, message, record.unique,
     )  # fmt: skip
     try:
@@ -129,9 +128,8 @@ def _default_codec() -> Codec:
     return codec_for(load_client_config(os.environ, {}))
 
 
-def _after(at: int, seconds: float) -> int:
-    """The time so many seconds later, in milliseconds; 0: none."""
-    return at + max(1, int(seconds * 1000)) if seconds else 0
+def _milliseconds(seconds: float) -> int:
+    return max(1, int(seconds * 1000)) if seconds else 0
 
 
 def _line(error: Exception) -> str:

@@ -8,7 +8,7 @@ from math import inf
 from rpcmq.core.queue.port import StorePort
 from rpcmq.store.contract import Incoming
 
-__all__ = ["IncomingItems"]
+__all__ = ["IncomingItems", "by_clock"]
 
 #: Items, and bytes of messages, that are put at once.
 _MOST, _MOST_BYTES = 256, 4 << 20
@@ -66,3 +66,11 @@ class IncomingItems:
     def next_deadline(self) -> float:
         """The time of the next look (monotonic seconds)."""
         return inf if self._is_looking else self._next
+
+
+def by_clock(item: Incoming, wall: int) -> Incoming:
+    """``item`` with its times as they are by a clock that shows ``wall`` at present."""
+    if not item.now:
+        return item
+    at, due, expires = (time and max(1, time + wall - item.now) for time in (item.at, item.due, item.expires))
+    return item._replace(at=at, due=due, expires=expires, now=0)

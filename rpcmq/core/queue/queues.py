@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from rpcmq.core.queue.due_items import DueItems
 from rpcmq.core.queue.envelope import Envelope
-from rpcmq.core.queue.incoming import IncomingItems
+from rpcmq.core.queue.incoming import IncomingItems, by_clock
 from rpcmq.core.queue.lanes import HORIZON
 from rpcmq.core.queue.policy import Policy
 from rpcmq.core.queue.port import StorePort
@@ -254,8 +254,9 @@ class Queues:
     def _put_incoming(self, now: float, found: Sequence[Incoming], then: Callable[[int], object]) -> None:
         """Put the items that users have put in transactions of their own; ``then`` gets the number of new ones."""
         by_queue: dict[str, list[Incoming]] = {}
+        wall = self.wall(now)
         for item in found:
-            by_queue.setdefault(item.lane.queue, []).append(item)
+            by_queue.setdefault(item.lane.queue, []).append(by_clock(item, wall))
         open_, new = len(by_queue), 0
 
         def ended(items: list[Incoming], verdicts: list[Verdict]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -42,14 +43,18 @@ def take_up(store: PostgresStore) -> list[Incoming]:
     return found
 
 
-def test_an_item_is_there_with_the_commit_and_only_then(connection: Any, store: PostgresStore) -> None:
+def test_an_item_is_there_with_the_commit_and_only_then(
+    connection: Any, store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     connection.execute("CREATE TEMP TABLE orders (n INT)")
+    monkeypatch.setattr(time, "time", lambda: 17.0)
     id = rpcmq.put_in(connection, {"user": "ann"}, "billing", MESSAGE, priority=5, key="ann", delay=60, expires=3600)
     assert store.read_incoming(*MANY) == []
     connection.commit()
     (item,) = take_up(store)
     assert item.lane == Lane("billing", 5) and item.series == b"ann"
     assert (item.due - item.at, item.expires - item.at) == (60_000, 3_600_000)
+    assert 0 <= item.now - item.at < 60_000, "by the clock of the database, whatever that of the user shows"
     assert id == f"{item.maker.producer:x}-{item.maker.counter}"
     method, format, body = Message.from_bytes(item.message)
     assert method == b"charge"

@@ -93,3 +93,19 @@ def test_an_idle_one_looks_seldom() -> None:
         looks += len(world.port.waiting)
         world.run()
     assert 230 <= looks <= 260
+
+
+def test_times_are_those_of_the_clock_by_which_they_were_written() -> None:
+    world = World(has_incoming=True)
+    for place, ahead in enumerate((-30 * 86_400_000, 3_600_000, 30 * 86_400_000), 1):
+        clock = world.wall(world.now) + ahead
+        item = incoming(place, b"%d" % place, at=clock - 2000, due=clock + 10_000)
+        world.store.incoming[place] = item._replace(now=clock, expires=clock + 60_000)
+    world.advance(0.3)
+    assert world.take_all() == []
+    world.advance(11)
+    assert world.take_all() == [b"1", b"2", b"3"]
+    for number in (1, 2, 3):
+        found = world.store.find(LANE, number)
+        assert found is not None and isinstance(found.item, Stored)
+        assert 12_000 < world.wall(world.now) - found.item.at < 16_000
