@@ -1,4 +1,4 @@
-"""The segments of a lane: 100,000 items that stand together in one table, and those that are to be read no more.
+"""The segments of a lane: 100,000 items, or 64 MiB, in one table, and which of them are to be read no more.
 
 A segment is filled once, in the order of its numbers. An item that ends or is postponed is a bit in memory, and part of
 a row on disk, so that no row of an item is ever changed; a full segment of which all have ended is dropped as a whole.
@@ -6,10 +6,10 @@ a row on disk, so that no row of an item is ever changed; a full segment of whic
 
 from __future__ import annotations
 
-__all__ = ["SEGMENT_ITEMS", "Segment"]
+__all__ = ["SEGMENT_BYTES", "SEGMENT_ITEMS", "Segment"]
 
-#: Items of a segment.
-SEGMENT_ITEMS = 100_000
+#: Items of a segment, and bytes of their bodies: it takes no more once it has as many of either.
+SEGMENT_ITEMS, SEGMENT_BYTES = 100_000, 64 << 20
 
 
 class Segment:
@@ -19,16 +19,19 @@ class Segment:
         name: of its tables.
         first: its first number.
         size: items that it takes.
+        most_bytes: of their bodies, after which it takes no more.
     """
 
     __slots__ = (
-        "_ended", "_postponed", "count", "ended", "ended_bytes", "first", "name", "postponed", "put_bytes", "size",
+        "_ended", "_postponed", "count", "ended", "ended_bytes", "first", "most_bytes", "name", "postponed",
+        "put_bytes", "size",
     )  # fmt: skip
 
-    def __init__(self, name: int, first: int, size: int = SEGMENT_ITEMS) -> None:
+    def __init__(self, name: int, first: int, size: int = SEGMENT_ITEMS, most_bytes: int = SEGMENT_BYTES) -> None:
         self.name = name
         self.first = first
         self.size = size
+        self.most_bytes = most_bytes
         #: The items that were put, and of these: those that have ended, and those that are postponed.
         self.count = self.ended = self.postponed = 0
         #: Bytes of the bodies of those that were put, and of those that have ended.
@@ -44,7 +47,11 @@ class Segment:
     @property
     def is_full(self) -> bool:
         """Whether the next item goes to another segment."""
-        return self.count >= self.size
+        return self.is_full_with(0, 0)
+
+    def is_full_with(self, count: int, size: int) -> bool:
+        """The same with so many more items, with so many bytes."""
+        return self.count + count >= self.size or self.put_bytes + size >= self.most_bytes
 
     @property
     def ready(self) -> int:

@@ -43,7 +43,7 @@ from rpcmq.store.contract import (
     Verdict,
 )
 from rpcmq.store.known_makers import KnownMakers
-from rpcmq.store.segments import SEGMENT_ITEMS, Segment
+from rpcmq.store.segments import SEGMENT_BYTES, SEGMENT_ITEMS, Segment
 from rpcmq.store.sqlite_batch import Batch, verdict_of
 from rpcmq.store.sqlite_dead import Dead
 from rpcmq.store.sqlite_file import abandon, is_whole, open_file, reason_of, rows_of
@@ -81,7 +81,7 @@ class SqliteStore:
 
     Args:
         ids_kept: milliseconds for which ids are remembered that users gave, at the least.
-        segment_items: items of a segment.
+        segment_items, segment_bytes: items of a segment, and bytes of their bodies.
         vfs: of SQLite, where tests have a disk of their own.
 
     Raises:
@@ -90,12 +90,13 @@ class SqliteStore:
     """
 
     def __init__(
-        self, path: Path, ids_kept: int = IDS_KEPT, segment_items: int = SEGMENT_ITEMS, vfs: str | None = None
-    ) -> None:
+        self, path: Path, ids_kept: int = IDS_KEPT, segment_items: int = SEGMENT_ITEMS, vfs: str | None = None,
+        segment_bytes: int = SEGMENT_BYTES,
+    ) -> None:  # fmt: skip
         self._path = path
         self._connection = open_file(path, vfs)
         try:
-            self._tables = Tables(self._connection, segment_items)
+            self._tables = Tables(self._connection, segment_items, segment_bytes)
             self._dead = Dead(self._connection)
             self._results = Results(self._connection)
             self._ids = Ids(self._connection, ids_kept)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -61,6 +62,8 @@ class Batch:
         #: Segments that are made, and those of each lane to which items are added: its rows.
         self._new: list[tuple[Lane, Segment]] = []
         self._rows: dict[Lane, list[tuple[Segment, list[tuple[Any, ...]]]]] = {}
+        #: The bytes of the bodies of these rows.
+        self._sizes: Counter[Segment] = Counter()
         self._put: dict[Maker, int] = {}
         self._ended: dict[Segment, dict[int, int]] = {}
         self._postponed: dict[tuple[Segment, int], None] = {}
@@ -74,9 +77,10 @@ class Batch:
                 self._connection.executemany(
                     f"INSERT INTO items_{segment.name} VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows
                 )
-                if segment.count + len(rows) >= segment.size:
-                    size = segment.put_bytes + sum(len(row[_BODY]) for row in rows)
-                    self._connection.execute("UPDATE segments SET bytes = ? WHERE segment = ?", (size, segment.name))
+                size = self._sizes[segment]
+                if segment.is_full_with(len(rows), size):
+                    noted = (segment.put_bytes + size, segment.name)
+                    self._connection.execute("UPDATE segments SET bytes = ? WHERE segment = ?", noted)
         for segment, numbers in self._ended.items():
             row, size = packed_numbers(segment, numbers), sum(numbers.values())
             insert = f"INSERT INTO ended_{segment.name} (numbers, bytes, crc) VALUES (?, ?, ?)"
@@ -94,7 +98,7 @@ class Batch:
             self._tables.add(lane, segment)
         for parts in self._rows.values():
             for segment, rows in parts:
-                segment.add(len(rows), sum(len(row[_BODY]) for row in rows))
+                segment.add(len(rows), self._sizes[segment])
         for segment, numbers in self._ended.items():
             for number, size in numbers.items():
                 if segment.end(number):
@@ -162,12 +166,13 @@ class Batch:
             segment = segments[-1] if segments and not segments[-1].is_full else self._new_segment(lane)
             parts = self._rows[lane] = [(segment, [])]
         segment, rows = parts[-1]
-        if segment.count + len(rows) >= segment.size:
+        if segment.is_full_with(len(rows), self._sizes[segment]):
             segment, rows = self._new_segment(lane), []
             parts.append((segment, rows))
         number = segment.next + len(rows)
         crc = row_checksum((number, at, due, maker.producer, maker.counter), id, body, digest)
         rows.append((number, at, due, id, maker.producer, maker.counter, body, digest, crc))
+        self._sizes[segment] += len(body)
         return segment, number
 
     def _new_segment(self, lane: Lane) -> Segment:
@@ -188,7 +193,7 @@ class Batch:
             f"CREATE TABLE ended_{name} (batch INTEGER PRIMARY KEY, numbers BLOB NOT NULL,"
             " bytes INTEGER NOT NULL, crc INTEGER NOT NULL)"
         )
-        segment = Segment(name, first, self._tables.segment_items)
+        segment = self._tables.segment(name, first)
         self._new.append((lane, segment))
         return segment
 

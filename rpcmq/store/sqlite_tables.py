@@ -27,15 +27,16 @@ class Tables:
     """All segments, as they are after the last commit.
 
     Args:
-        segment_items: items of a segment.
+        segment_items, segment_bytes: items of a segment, and bytes of their bodies.
 
     Raises:
         StoreError: the record of what has ended, or is postponed, is damaged.
     """
 
-    def __init__(self, connection: apsw.Connection, segment_items: int) -> None:
+    def __init__(self, connection: apsw.Connection, segment_items: int, segment_bytes: int) -> None:
         self._connection = connection
         self.segment_items = segment_items
+        self.segment_bytes = segment_bytes
         #: The segments of each lane, in their order.
         self.lanes: dict[Lane, list[Segment]] = {}
         self.lane_of: dict[int, Lane] = {}
@@ -50,7 +51,7 @@ class Tables:
                 segment.postpone(number)
 
     def _read(self, name: int, first: int, size: int | None) -> Segment:
-        segment = Segment(name, first, self.segment_items)
+        segment = self.segment(name, first)
         last = self._connection.execute(f"SELECT max(number) FROM items_{name}").get
         count = last - first + 1 if last is not None else 0
         if not 0 <= count <= max(SEGMENT_ITEMS, self.segment_items):
@@ -71,6 +72,10 @@ class Tables:
     def _damaged(self, table: str, row: object, unknown: str) -> StoreError:
         text = f"row {row} of its table {table} is damaged, so that {unknown} is not known: restore a copy of the file"
         return StoreError(f"queue store {self._connection.filename}: {text}")
+
+    def segment(self, name: int, first: int) -> Segment:
+        """A segment that is empty."""
+        return Segment(name, first, self.segment_items, self.segment_bytes)
 
     def add(self, lane: Lane, segment: Segment) -> None:
         """A segment was made."""

@@ -80,7 +80,7 @@ class _Trial:
     def _open(self) -> SqliteStore:
         for _ in range(_MOST_OPENINGS):
             try:
-                store = SqliteStore(_PATH, segment_items=8, vfs=self._disk.name)
+                store = SqliteStore(_PATH, segment_items=8, segment_bytes=1000, vfs=self._disk.name)
             except StoreFailed:
                 self._mend_disk()
                 continue

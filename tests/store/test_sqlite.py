@@ -248,6 +248,35 @@ def test_segments_of_which_all_is_done_are_dropped(tmp_path: Path) -> None:
     again.close()
 
 
+def test_large_items_of_which_all_is_done_leave_their_room_to_others(tmp_path: Path) -> None:
+    path = tmp_path / "queue.db"
+    body, number = bytes(100_000), 0
+    for _ in range(2):
+        store = SqliteStore(path, segment_bytes=1_000_000)
+        for _ in range(10):
+            puts = [Put(LANE, body, 1, maker=Maker(8, number + at)) for at in range(1, 8)]
+            assert [verdict.number for verdict in store.apply(puts)] == [*range(number + 1, number + 8)]
+            store.apply([Done(LANE, number + at, len(body)) for at in range(1, 8)])
+            number += 7
+        # Known once more, though the segment that it was in is gone.
+        assert store.apply([Put(LANE, body, 1, maker=Maker(8, 1))])[0].is_known
+        assert store.recount().sizes == {LANE.queue: 0}
+        store.close()
+    assert path.stat().st_size < 4_000_000, f"{number * len(body)} bytes have ended"
+
+
+def test_a_segment_that_is_full_of_bytes_takes_no_more_after_the_next_opening(tmp_path: Path) -> None:
+    path = tmp_path / "queue.db"
+    for each in (1, 3, 5):
+        store = SqliteStore(path, segment_bytes=100)
+        store.apply([Put(LANE, bytes(60), 1, maker=Maker(8, each + at)) for at in range(2)])
+        store.close()
+    with sqlite3.connect(path) as connection:
+        segments = connection.execute("SELECT first, bytes FROM segments ORDER BY first").fetchall()
+    connection.close()
+    assert segments == [(1, 120), (3, 120), (5, 120)]
+
+
 def test_ids_of_users_are_forgotten_after_their_time(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "queue.db", ids_kept=1000)
     given = Put(LANE, b"a", 1, id=b"invoice-17", digest=b"A")
