@@ -10,6 +10,7 @@ import argparse
 import logging
 import os
 import signal
+import struct
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -112,8 +113,14 @@ class _Program:
         return code
 
     def _serve(self) -> None:
-        heir = self._arguments.heir
-        self._server = QueueServer(self._client, self._owner, self._store, self._store.wait(), heir)
+        heir, recovered = self._arguments.heir, self._store.wait()
+        try:
+            self._server = QueueServer(self._client, self._owner, self._store, recovered, heir)
+        except (ArithmeticError, LookupError, TypeError, ValueError, struct.error) as error:
+            log.exception("what the store says of its queues")
+            damage = f"what it says of its queues is damaged ({type(error).__name__}: {error})"
+            self._refusal = f"{shown(self._arguments.store)}: {damage}: restore it from a copy, or move it away"
+            raise StoreError(self._refusal) from error
         if heir:
             gevent.spawn(self._give_back)
         elif is_database(self._arguments.store):

@@ -8,10 +8,11 @@ import signal
 import socket
 import urllib.request
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
+import apsw
 import gevent
 import pytest
 from gevent.event import Event
@@ -300,6 +301,20 @@ def test_calls_go_on_where_the_store_cannot_be_used(flags: tuple[str, ...], tmp_
             assert client.call(None, "compute", MESSAGE) is None
         daemon.signal(signal.SIGTERM)
         assert daemon.exit_code() == 0
+
+
+def test_a_store_whose_notes_are_damaged_is_named(flags: tuple[str, ...], tmp_path: Path) -> None:
+    with router(*flags) as daemon, Client(daemon.url) as client:
+        client.call(None, Address(CHANGE, "", OPERATORS), LEASE, SECONDS)
+        client.put(None, "billing", MESSAGE)
+        daemon.signal(signal.SIGTERM)
+        assert daemon.exit_code() == 0
+    with closing(apsw.Connection(str(tmp_path / "queue" / "queue.db"))) as connection:
+        connection.execute("UPDATE notes SET value = ? WHERE name LIKE 'policy%'", (b"\xff{",))
+        assert connection.changes() == 1
+    with router(*flags) as daemon:
+        assert "what it says of its queues is damaged" in daemon.wait_for("queue server failed")["message"]
+        assert queue(daemon)["state"] == "unavailable" and "restore it from a copy" in queue(daemon)["why"]
 
 
 def test_two_routers_cannot_have_one_directory(flags: tuple[str, ...]) -> None:
