@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from time import monotonic
-from typing import Any
+from typing import Any, TypeVar
 
 import gevent
 
@@ -27,6 +27,8 @@ from rpcmq.queue_server.turns import End, Turns, caller_now
 from rpcmq.store.contract import Maker, Verdict
 
 __all__ = ["AllQueues", "OneQueue"]
+
+T = TypeVar("T")
 
 _MOST_MILLISECONDS = 1 << 53
 #: Bounds of times (seconds).
@@ -130,20 +132,14 @@ class OneQueue:
     def _put(self, later: Later[tuple[Any, ...]], producer: int, records: bytes, end: End) -> None:
         now = monotonic()
         wall = self._wall(now)
-
-        def tell(answer: PutAnswer) -> None:
-            later.answer(tuple(answer))
-            end()
-
+        refuse = _ending(later, end, lambda reason: tuple(PutAnswer(str(reason), [], [])))
         try:
             items = [_new_item(producer, record, wall) for record in unpack_records(records)]
         except (TypeError, ValueError, OverflowError) as error:
-            tell(PutAnswer(f"an item is malformed: {error}", [], []))
+            refuse(f"an item is malformed: {error}")
             return
-        self._queues.put(
-            now, self._name, items, lambda verdicts: tell(_answer(verdicts)),
-            lambda refusal: tell(PutAnswer(str(refusal), [], [])),
-        )  # fmt: skip
+        tell = _ending(later, end, lambda verdicts: tuple(_answer(verdicts)))
+        self._queues.put(now, self._name, items, tell, refuse)
 
     def declare(self, ctx: Any, settings: dict[str, Any]) -> Later[dict[str, Any]]:
         """Give the queue settings; the answer comes once they are on disk."""
@@ -153,15 +149,11 @@ class OneQueue:
         later: Later[dict[str, Any]] = Later()
 
         def begin(end: End) -> None:
-            def answered(answer: dict[str, Any]) -> None:
-                later.answer(answer)
-                end()
-
             def failed(error: BaseException) -> None:
                 later.fail(error)
                 end()
 
-            ask().then(answered, failed)
+            ask().then(_ending(later, end, lambda answer: answer), failed)
 
         self._turns.take(caller_now(), _QUESTION, 0, begin, later.fail)
         return later
@@ -197,10 +189,7 @@ class OneQueue:
         later: Later[tuple[Any, ...]] = Later()
 
         def ask(end: End) -> None:
-            def shown(view: ItemView | None) -> None:
-                later.answer(_state_of(view, id))
-                end()
-
+            shown = _ending(later, end, lambda view: _state_of(view, id))
             Operators(self._queues).show(self._name, priority, number, shown)
 
         self._turns.take(caller_now(), _QUESTION, 0, ask, later.fail)
@@ -212,10 +201,7 @@ class OneQueue:
         later: Later[bool] = Later()
 
         def begin(end: End) -> None:
-            def answered(answer: str) -> None:
-                later.answer(answer == CANCELLED)
-                end()
-
+            answered = _ending(later, end, lambda answer: answer == CANCELLED)
             cancel(self._queues, monotonic(), self._name, priority, number, answered, id)
 
         self._turns.take(caller_now(), _QUESTION, 0, begin, later.fail)
@@ -245,6 +231,24 @@ class OneQueue:
 
         self._turns.take(caller_now(), _QUESTION, 0, ask, later.fail)
         return later
+
+
+def _ending(later: Later[T], end: End, make: Callable[[Any], T]) -> Callable[[Any], None]:
+    """Return a function that answers ``later`` with what ``make`` makes of its argument, and ends the turn in any case.
+
+    It is called with what the store says, when the caller of the method is not there any more to hear of an error.
+    """
+
+    def answered(said: Any) -> None:
+        try:
+            later.answer(make(said))
+        except Exception as error:
+            later.fail(error)
+            raise
+        finally:
+            end()
+
+    return answered
 
 
 def check_place(priority: object, number: object, id: object = "") -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,8 +10,9 @@ import pytest
 from rpcmq.client.queue.protocol import VERSION, PutAnswer, Record, WorkAnswer
 from rpcmq.client.queue.records import pack_records
 from rpcmq.errors import UsageError
+from rpcmq.queue_server import endpoints
 from rpcmq.queue_server.endpoints import AllQueues, OneQueue
-from rpcmq.queue_server.turns import Turns
+from rpcmq.queue_server.turns import MOST_WORK, Turns
 
 GOOD = Record(b"i", 0, b"", 0, 0.0, 0.0, b"", "charge", 1, b"{}")
 NOBODY: Any = None
@@ -98,3 +100,18 @@ def test_members_that_a_later_version_has_added_are_left_out() -> None:
     assert WorkAnswer.of(["done", "", None, 0, b"", 1.0, "worker", True, "new"]) == WorkAnswer(
         "done", "", None, 0, b"", 1.0, "worker"
     )
+
+
+def test_an_answer_of_the_store_that_cannot_be_used_ends_its_turn_and_fails_for_the_caller(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[Any] = []
+    failed: list[BaseException] = []
+    store = SimpleNamespace(show=lambda name, priority, number, answered: asked.append(answered))
+    monkeypatch.setattr(endpoints, "Operators", lambda queues: store)
+    served = queue()
+    for _ in range(2 * MOST_WORK // 50):
+        served.state(None, 5, 1).then(asked.append, failed.append)
+        with pytest.raises(AttributeError):
+            asked.pop()("no view of an item")
+    assert len(failed) == 2 * MOST_WORK // 50 and {type(error) for error in failed} == {AttributeError}
