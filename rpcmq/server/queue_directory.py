@@ -40,8 +40,12 @@ class QueueDirectory:
             pid = os.read(file, 20).decode(errors="replace").strip()
             os.close(file)
             raise DirectoryInUse(f"{path} is in use by another router (pid {pid or 'unknown'})")
-        os.truncate(file, 0)
-        os.write(file, b"%d\n" % os.getpid())
+        try:
+            os.truncate(file, 0)
+            os.write(file, b"%d\n" % os.getpid())
+        except OSError:
+            os.close(file)  # and with it the lock, which would keep the next attempt out
+            raise
         self._claim = file
 
     def reserve(self) -> int | None:

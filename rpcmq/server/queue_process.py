@@ -36,6 +36,8 @@ HOPELESS = 2
 _FIRST_PAUSE, _LONGEST_PAUSE, _HOPELESS_PAUSE = 0.2, 10.0, 60.0
 #: Interval of looks whether a directory that is in use is free, and whether an orphan lives (seconds).
 _LOOK = 0.2
+#: Pause before a directory that cannot be used is tried again: its disk may have become writable (seconds).
+_UNUSABLE_PAUSE = 1.0
 #: Silence after which the server is called silent; it says something each second (seconds).
 _SILENCE = 10.0
 #: Seconds that it gets to end when it was told to stop waiting for what runs.
@@ -184,7 +186,7 @@ class QueueProcess:
                 self._stop.wait(_LOOK)
             except OSError as error:
                 self._refuse(f"the queue server cannot be started: {error}")
-                self._stop.wait(_HOPELESS_PAUSE)
+                self._stop.wait(_UNUSABLE_PAUSE)
 
     def _refuse(self, text: str) -> None:
         if text != self._refusal:

@@ -242,7 +242,10 @@ def _decode_put(content: bytes, at: int) -> tuple[Put, int]:
     at_body += 4
     end = at_body + _LENGTH.unpack_from(content, at_body - 4)[0]
     body = content[at_body:end]
-    put_at, due, length = _TWO_AND_LENGTH.unpack_from(content, end)
+    put_at, due, length, producer, counter, digest_length, incoming, unique_length = _NAMELESS.unpack_from(content, end)
+    if not (length or digest_length or unique_length):
+        end += _NAMELESS.size
+        return Put(lane, body, put_at, due, b"", Maker(producer, counter), b"", incoming, b""), end
     at = end + 20
     end = at + length
     id = content[at:end]

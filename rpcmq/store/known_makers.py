@@ -33,6 +33,8 @@ class _Producer:
         self.lasts: list[int] = []
 
     def knows(self, count: int) -> bool:
+        if not self.lasts or count > self.lasts[-1]:
+            return False  # nearly always
         at = bisect_right(self.firsts, count) - 1
         return at >= 0 and count <= self.lasts[at]
 

@@ -68,9 +68,9 @@ def _on_disk(method: Callable[Concatenate[SqliteStore, P], T]) -> Callable[Conca
     def guarded(self: SqliteStore, /, *args: P.args, **kwargs: P.kwargs) -> T:
         try:
             return method(self, *args, **kwargs)
-        except apsw.Error as error:
+        except (apsw.Error, UnicodeDecodeError) as error:
             abandon(self._connection)
-            kind = StoreDamaged if isinstance(error, apsw.CorruptError) else StoreFailed
+            kind = StoreDamaged if isinstance(error, apsw.CorruptError | UnicodeDecodeError) else StoreFailed
             raise kind(f"queue store {self._path}: {reason_of(error)}") from error
 
     return guarded
@@ -104,7 +104,7 @@ class SqliteStore:
             self._recover_makers(notes)
             epoch = int.from_bytes(notes.get(EPOCH, b"")) + 1
             self._connection.execute("REPLACE INTO notes VALUES (?, ?)", (EPOCH, epoch.to_bytes(8)))
-        except apsw.Error as error:
+        except (apsw.Error, UnicodeDecodeError) as error:
             abandon(self._connection)
             kind = StoreFailed if isinstance(error, apsw.FullError | apsw.IOError) else StoreError
             raise kind(f"queue store {path}: {reason_of(error)}") from None

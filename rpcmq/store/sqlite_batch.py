@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -32,7 +31,7 @@ from rpcmq.store.contract import (
 from rpcmq.store.known_makers import KnownMakers
 from rpcmq.store.segments import Segment
 from rpcmq.store.sqlite_dead import Dead
-from rpcmq.store.sqlite_file import is_whole, row_checksum, rows_of
+from rpcmq.store.sqlite_file import is_whole, item_checksum, row_checksum, rows_of
 from rpcmq.store.sqlite_ids import Ids
 from rpcmq.store.sqlite_results import Results
 from rpcmq.store.sqlite_tables import MAKERS, MAKERS_FROM, Tables, packed_numbers
@@ -59,11 +58,9 @@ class Batch:
         self._dead = dead
         self._results = Results(connection)
         self._uniques = Uniques(connection)
-        #: Segments that are made, and those of each lane to which items are added: its rows.
+        #: Segments that are made, and those of each lane to which items are added.
         self._new: list[tuple[Lane, Segment]] = []
-        self._rows: dict[Lane, list[tuple[Segment, list[tuple[Any, ...]]]]] = {}
-        #: The bytes of the bodies of these rows.
-        self._sizes: Counter[Segment] = Counter()
+        self._parts: dict[Lane, list[_Part]] = {}
         self._put: dict[Maker, int] = {}
         self._ended: dict[Segment, dict[int, int]] = {}
         self._postponed: dict[tuple[Segment, int], None] = {}
@@ -72,14 +69,14 @@ class Batch:
     def run(self, changes: Sequence[Change]) -> list[Verdict]:
         """Do ``changes`` within a transaction."""
         verdicts = [self._do(change) for change in changes]
-        for parts in self._rows.values():
-            for segment, rows in parts:
+        for parts in self._parts.values():
+            for part in parts:
+                segment = part.segment
                 self._connection.executemany(
-                    f"INSERT INTO items_{segment.name} VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows
+                    f"INSERT INTO items_{segment.name} VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", part.rows
                 )
-                size = self._sizes[segment]
-                if segment.is_full_with(len(rows), size):
-                    noted = (segment.put_bytes + size, segment.name)
+                if segment.is_full_with(len(part.rows), part.size):
+                    noted = (segment.put_bytes + part.size, segment.name)
                     self._connection.execute("UPDATE segments SET bytes = ? WHERE segment = ?", noted)
         for segment, numbers in self._ended.items():
             row, size = packed_numbers(segment, numbers), sum(numbers.values())
@@ -96,9 +93,9 @@ class Batch:
             self._makers.add(maker, at)
         for lane, segment in self._new:
             self._tables.add(lane, segment)
-        for parts in self._rows.values():
-            for segment, rows in parts:
-                segment.add(len(rows), self._sizes[segment])
+        for parts in self._parts.values():
+            for part in parts:
+                part.segment.add(len(part.rows), part.size)
         for segment, numbers in self._ended.items():
             for number, size in numbers.items():
                 if segment.end(number):
@@ -140,45 +137,48 @@ class Batch:
     # --- items -------------------------------------------------------------------------------
 
     def _put_item(self, put: Put) -> Verdict:
-        verdict = _KNOWN if put.maker in self._put else verdict_of(put, self._ids, self._makers)
+        lane, body, at, due, id, maker, digest, _, unique = put
+        verdict = _KNOWN if maker in self._put else verdict_of(put, self._ids, self._makers)
         if verdict.is_known:
             return verdict
-        if put.unique and put in self._uniques:
+        if unique and put in self._uniques:
             return _KNOWN
-        maker = put.maker
-        if put.id:
+        if id:
             self._ids.add(put)
         elif maker.producer:
-            self._put[maker] = put.at
-        segment, number = self._append(put.lane, put.at, put.due, put.id, maker, put.body, put.digest)
-        if put.due:
-            self._write_postponed(segment, number, put.due, b"")
-        if put.unique:
+            self._put[maker] = at
+        segment, number = self._append(lane, at, due, id, maker, body, digest)
+        if due:
+            self._write_postponed(segment, number, due, b"")
+        if unique:
             self._uniques.add(put, number)
         return Verdict(number)
 
     def _append(
         self, lane: Lane, at: int, due: int, id: bytes, maker: Maker, body: bytes, digest: bytes
     ) -> tuple[Segment, int]:
-        parts = self._rows.get(lane)
+        parts = self._parts.get(lane)
         if parts is None:
             segments = self._tables.lanes.get(lane)
             segment = segments[-1] if segments and not segments[-1].is_full else self._new_segment(lane)
-            parts = self._rows[lane] = [(segment, [])]
-        segment, rows = parts[-1]
-        if segment.is_full_with(len(rows), self._sizes[segment]):
-            segment, rows = self._new_segment(lane), []
-            parts.append((segment, rows))
+            parts = self._parts[lane] = [_Part(segment)]
+        part = parts[-1]
+        segment, rows = part.segment, part.rows
+        if segment.is_full_with(len(rows), part.size):
+            part = _Part(self._new_segment(lane))
+            parts.append(part)
+            segment, rows = part.segment, part.rows
         number = segment.next + len(rows)
-        crc = row_checksum((number, at, due, maker.producer, maker.counter), id, body, digest)
-        rows.append((number, at, due, id, maker.producer, maker.counter, body, digest, crc))
-        self._sizes[segment] += len(body)
+        producer, counter = maker
+        crc = item_checksum(number, at, due, producer, counter, id, body, digest)
+        rows.append((number, at, due, id, producer, counter, body, digest, crc))
+        part.size += len(body)
         return segment, number
 
     def _new_segment(self, lane: Lane) -> Segment:
-        parts, segments = self._rows.get(lane), self._tables.lanes.get(lane)
+        parts, segments = self._parts.get(lane), self._tables.lanes.get(lane)
         if parts:
-            first = parts[-1][0].next + len(parts[-1][1])
+            first = parts[-1].segment.next + len(parts[-1].rows)
         else:
             first = segments[-1].next if segments else 1
         execute = self._connection.execute
@@ -295,3 +295,14 @@ def verdict_of(put: Put, ids: Ids, makers: KnownMakers) -> Verdict:
         digest = ids.digest_of(put)
         return NOTHING if digest is None else _KNOWN if digest == put.digest else _OTHER
     return _KNOWN if put.maker in makers else NOTHING
+
+
+class _Part:
+    """The rows of items that a commit adds to one segment, and the bytes of their bodies."""
+
+    __slots__ = ("rows", "segment", "size")
+
+    def __init__(self, segment: Segment) -> None:
+        self.segment = segment
+        self.rows: list[tuple[Any, ...]] = []
+        self.size = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterable
@@ -17,9 +18,11 @@ from rpcmq.store.sqlite_file import is_whole, rows_of
 
 __all__ = ["EPOCH", "MAKERS", "MAKERS_FROM", "Tables", "packed_numbers"]
 
-#: Names of the store's own notes: its openings, and the makers of items up to some number of each segment.
+log = logging.getLogger("rpcmq.queue")
+
 #: More than the number of any item.
 _ALL = 1 << 62
+#: Names of the store's own notes: its openings, and the makers of items up to some number of each segment.
 EPOCH, MAKERS, MAKERS_FROM = ".epoch", ".makers", ".makers from"
 
 
@@ -30,7 +33,7 @@ class Tables:
         segment_items, segment_bytes: items of a segment, and bytes of their bodies.
 
     Raises:
-        StoreError: the record of what has ended, or is postponed, is damaged.
+        StoreError: the record of what has ended, is postponed or is dead is damaged.
     """
 
     def __init__(self, connection: apsw.Connection, segment_items: int, segment_bytes: int) -> None:
@@ -43,6 +46,13 @@ class Tables:
         for name, queue, priority, first, size in rows_of(connection, "SELECT * FROM segments ORDER BY segment"):
             lane = Lane(queue, priority)
             self.add(lane, self._read(name, first, size))
+        # Of what is out of its index nobody would ever hear again; and no checksum of a row notices that.
+        for table in ("postponed", "dead"):
+            if not self._is_in_order(table):
+                log.warning("queue store %s: indexes of its table %s are made anew", connection.filename, table)
+                connection.execute(f"REINDEX {table}")
+                if not self._is_in_order(table):
+                    raise self._damaged(table, "of some items", "which items it has")
         for name, number, due, state, crc in connection.execute("SELECT * FROM postponed"):
             if not is_whole(crc, (name, number, due), state):
                 raise self._damaged("postponed", number, "which items are postponed")
@@ -53,6 +63,9 @@ class Tables:
     def _read(self, name: int, first: int, size: int | None) -> Segment:
         segment = self.segment(name, first)
         last = self._connection.execute(f"SELECT max(number) FROM items_{name}").get
+        begins = self._connection.execute(f"SELECT min(number) FROM items_{name}").get
+        if begins not in (None, first):
+            raise self._damaged("segments", name, "which items were done")
         count = last - first + 1 if last is not None else 0
         if not 0 <= count <= max(SEGMENT_ITEMS, self.segment_items):
             raise self._damaged(f"items_{name}", last, "the number of its items")
@@ -64,10 +77,16 @@ class Tables:
         for batch, numbers, ended, crc in self._connection.execute(query):
             if not is_whole(crc, (ended,), numbers):
                 raise self._damaged(f"ended_{name}", batch, "which items were done")
+            offsets = array("I", numbers)
+            if max(offsets, default=-1) >= count:
+                raise self._damaged(f"items_{name}", last, "which items there were")
             segment.ended_bytes += ended
-            for offset in array("I", numbers):
+            for offset in offsets:
                 segment.end(first + offset)
         return segment
+
+    def _is_in_order(self, table: str) -> bool:
+        return bool(self._connection.execute(f"PRAGMA integrity_check({table})").get == "ok")
 
     def _damaged(self, table: str, row: object, unknown: str) -> StoreError:
         text = f"row {row} of its table {table} is damaged, so that {unknown} is not known: restore a copy of the file"

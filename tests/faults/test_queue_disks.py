@@ -28,8 +28,9 @@ from tests.faults.queue_world import QueueWorld
 pytestmark = [pytest.mark.integration, pytest.mark.fault, pytest.mark.long, pytest.mark.timeout(300)]
 
 _PAGE = 8192
-#: A queue server that could not be started is started again after a minute.
-_AGAIN = 100.0
+#: A queue server whose store could not be used is started again after a minute, and one whose directory could not be
+#: used after a second.
+_AGAIN, _SOON = 100.0, 20.0
 
 
 class Work:
@@ -167,20 +168,22 @@ def test_a_disk_that_is_full_holds_puts_up_and_nothing_else(tmp_path: Path, moun
         assert "Full" in reason
 
 
-def test_a_directory_that_is_read_only_at_the_start_is_named_and_used_when_it_can_be(
-    tmp_path: Path, mounted: Path
+@pytest.mark.parametrize("reason", ["Read-only file system", "No space left on device"])
+def test_a_directory_that_is_of_no_use_at_the_start_is_named_and_used_as_soon_as_it_can_be(
+    tmp_path: Path, mounted: Path, reason: str
 ) -> None:
-    remount(mounted, "ro")
+    is_full = reason.startswith("No space")
+    fill(mounted) if is_full else remount(mounted, "ro")
     with RouterProcess(router_name="a", queue_dir=str(mounted)) as router, calls([router.url]) as client:
         why = lambda: router.view("queues")["why"]  # noqa: E731
-        eventually(lambda: "Read-only file system" in why(), 30.0, f"it says why: {why()}")
+        eventually(lambda: reason in why(), 30.0, f"it says why: {why()}")
         text = assert_not_put(client)
         assert "queue" in text
         print(f"p99 of calls: {p99_of_calls(client, lambda: True) * 1000:.2f} ms; {why()}; {text}")
-        remount(mounted, "rw")
+        (mounted / "filler").unlink() if is_full else remount(mounted, "rw")
         work = Work()
         with Worker(QUEUE, work, router=[router.url]):
-            eventually(lambda: router.view("queues")["state"] == "serving", _AGAIN)
+            eventually(lambda: router.view("queues")["state"] == "serving", _SOON)
             client.put(None, QUEUE, message_of("x"), timeout=30.0)
             eventually(lambda: work.done == ["x"])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -154,6 +155,27 @@ def test_a_directory_that_cannot_be_used_is_named(start: Start, tmp_path: Path) 
     process = start()
     eventually(lambda: state(process) == "unavailable")
     assert str(tmp_path / "queue") in process.view()["why"]
+
+
+def test_a_directory_that_could_not_be_used_is_used_as_soon_as_it_can_be(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "queue").write_text("a file")
+    process = start()
+    eventually(lambda: state(process) == "unavailable")
+    (tmp_path / "queue").unlink()
+    eventually(lambda: state(process) == "serving")
+
+
+def test_a_disk_without_room_at_the_start_keeps_nobody_out_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write(file: int, data: bytes) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as full:
+        full.setattr(os, "write", write)
+        with pytest.raises(OSError, match="No space left"):
+            QueueDirectory(str(tmp_path / "queue"))
+    QueueDirectory(str(tmp_path / "queue")).close()
 
 
 # --- the end -------------------------------------------------------------------------------------

@@ -35,26 +35,47 @@ class _File:
         self.pending.append((size, None))
 
     def sync(self) -> None:
-        self.synced = bytearray(self.seen)
+        for offset, data in self.pending:
+            self._keep(offset, data)
         self.pending.clear()
 
-    def crash(self, random: Random) -> None:
+    def crash(self, random: Random, is_cut_off: bool = False) -> None:
+        """The power goes off: what was not synced is there in part."""
+        if is_cut_off:
+            self.cut_off(random)
+        else:
+            self.lose(random)
+        self.seen = bytearray(self.synced)
+
+    def _keep(self, offset: int, data: bytes | None) -> None:
+        if data is None:
+            del self.synced[offset:]
+        else:
+            _put(self.synced, offset, data)
+
+    def cut_off(self, random: Random) -> None:
+        """The writes since the last sync are there up to some byte."""
+        count = random.randrange(len(self.pending) + 1)
+        for offset, data in self.pending[:count]:
+            self._keep(offset, data)
+        for offset, data in self.pending[count : count + 1]:
+            self._keep(offset, data and data[: random.randrange(len(data))])
+        self.pending.clear()
+
+    def lose(self, random: Random) -> None:
         """Some of the writes since the last sync are there, in any order, and some of them in part."""
         kept = [each for each in self.pending if random.random() < 0.5]
         if random.random() < 0.3:
             random.shuffle(kept)
         for offset, data in kept:
-            if data is None:
-                del self.synced[offset:]
-            elif random.random() < 0.3:
+            if data is not None and random.random() < 0.3:
                 sectors = [
                     (offset + at, data[at : at + SECTOR]) for at in range(0, len(data), SECTOR) if random.random() < 0.5
                 ]
                 for at, sector in sectors:
                     _put(self.synced, at, sector)
             else:
-                _put(self.synced, offset, data)
-        self.seen = bytearray(self.synced)
+                self._keep(offset, data)
         self.pending.clear()
 
 
@@ -65,6 +86,9 @@ class CrashDisk(apsw.VFS):
         operations: how many there were.
         cut_at: the operation at which the power goes off; 0: it does not.
         fail_at: operations that fail, with the error that SQLite is told.
+        fail_sync_in: the sync that fails, counted from now, which is 1; 0: none. Some of what it was to write is not
+            on the disk then, and never will be, as in Linux: it may be read until the power goes off.
+        is_torn: after a power cut what was not synced is there up to some byte, and not in pieces.
     """
 
     def __init__(self, name: str, random: Random) -> None:
@@ -74,13 +98,15 @@ class CrashDisk(apsw.VFS):
         self._files: dict[str, _File] = {}
         self.operations = self.cut_at = 0
         self.fail_at: dict[int, int] = {}
+        self.fail_sync_in = 0
+        self.is_torn = False
         self._is_off = False
 
     def crash(self) -> None:
         """The power goes off, and on again."""
         for file in self._files.values():
-            file.crash(self._random)
-        self.cut_at = 0
+            file.crash(self._random, self.is_torn)
+        self.cut_at = self.fail_sync_in = 0
         self.fail_at.clear()
         self._is_off = False
 
@@ -116,6 +142,18 @@ class CrashDisk(apsw.VFS):
         code = self.fail_at.pop(self.operations, 0)
         if code:
             raise apsw.exception_for(code)
+
+    def sync(self, file: _File) -> None:
+        """Sync a file, or fail if that is to."""
+        self.step()
+        if self.fail_sync_in:
+            self.fail_sync_in -= 1
+            if not self.fail_sync_in:
+                file.lose(self._random)
+                if self._random.random() < 0.5:
+                    file.seen = bytearray(file.synced)
+                raise apsw.IOError("EIO at fsync")
+        file.sync()
 
     # --- the contract of SQLite --------------------------------------------------------------
 
@@ -157,8 +195,7 @@ class _Handle:
         self._file.cut(size)
 
     def xSync(self, flags: int) -> None:
-        self._disk.step()
-        self._file.sync()
+        self._disk.sync(self._file)
 
     def xFileSize(self) -> int:
         self._disk.step(False)

@@ -15,14 +15,14 @@ from time import monotonic
 
 import apsw
 
-from rpcmq.store.contract import Change, Release, StoreFailed
+from rpcmq.store.contract import Change, Release, StoreError, StoreFailed
 from rpcmq.store.sqlite import SqliteStore
 from rpcmq.store.sqlite_file import abandon
 from tests.store.crash_disk import CrashDisk
 from tests.store.memory_store import MemoryStore
 from tests.store.random_changes import Content, RandomChanges, content_of, differences
 
-__all__ = ["Broken", "points_of"]
+__all__ = ["Broken", "Trial", "points_of"]
 
 _PATH = Path("/queue.db")
 _FAILURES = (apsw.SQLITE_FULL, apsw.SQLITE_IOERR)
@@ -35,42 +35,52 @@ class Broken(AssertionError):
     """A store has lost something, or has it twice or in part."""
 
 
-class _Trial:
-    """One store that is used, cut off and opened again, beside one that is told the same and never fails."""
+class Trial:
+    """One store that is used, cut off and opened again, beside one that is told the same and never fails.
 
-    def __init__(self, seed: int, is_synced: bool) -> None:
-        self._random = random = Random(seed)
-        self._disk = CrashDisk(f"crash-{seed}", random)
+    Attributes:
+        points: how many power cuts there were.
+        failures: how many batches have failed.
+    """
+
+    def __init__(self, seed: int, is_synced: bool = True) -> None:
+        self.random = random = Random(seed)
+        self.disk = CrashDisk(f"crash-{seed}", random)
         self._is_synced = is_synced
         self._changes = RandomChanges(random)
         self._model = MemoryStore()
-        self.points = 0
+        self.points = self.failures = 0
         self._store = self._open()
 
     def run(self) -> None:
         """Change something, most times with a power cut or a failure on the way."""
         for _ in range(_ROUNDS):
             changes = self._changes.some(self._model)
-            self._plan_trouble()
+            self.plan_trouble()
             try:
                 verdicts = self._store.apply(changes)
             except StoreFailed:
+                self.failures += 1
                 self._after_failure(changes)
             else:
                 if verdicts != self._model.apply(changes):
                     raise Broken(f"wrong answers: {verdicts}")
-        self._disk.cut_at = 0
-        self._disk.fail_at.clear()
+        self.disk.cut_at = self.disk.fail_sync_in = 0
+        self.disk.fail_at.clear()
         self._compare(content_of(self._model))
 
     def close(self) -> None:
         """Let go of the disk, which must work for that."""
-        self._disk.crash()
-        abandon(self._store._connection)
-        self._disk.unregister()
+        self.disk.crash()
+        try:
+            abandon(self._store._connection)
+        except apsw.ConnectionClosedError:
+            pass  # a failure has closed it
+        self.disk.unregister()
 
-    def _plan_trouble(self) -> None:
-        random, disk = self._random, self._disk
+    def plan_trouble(self) -> None:
+        """Let the disk fail in the next moments, or not."""
+        random, disk = self.random, self.disk
         choice = random.random()
         if choice < 0.5:
             disk.cut_at = disk.operations + random.randrange(1, 20)
@@ -80,10 +90,12 @@ class _Trial:
     def _open(self) -> SqliteStore:
         for _ in range(_MOST_OPENINGS):
             try:
-                store = SqliteStore(_PATH, segment_items=8, segment_bytes=1000, vfs=self._disk.name)
+                store = SqliteStore(_PATH, segment_items=8, segment_bytes=1000, vfs=self.disk.name)
             except StoreFailed:
                 self._mend_disk()
                 continue
+            except StoreError as error:
+                raise Broken(f"it is refused: {error}") from error
             store._connection.pragma("wal_autocheckpoint", 20)
             if not self._is_synced:
                 store._connection.pragma("synchronous", "normal")
@@ -92,11 +104,11 @@ class _Trial:
 
     def _mend_disk(self) -> None:
         """A power cut is over, with what was not synced lost; another one may come during recovery."""
-        if self._disk.is_off:
+        if self.disk.is_off:
             self.points += 1
-            self._disk.crash()
-            if self._random.random() < 0.2:
-                self._disk.cut_at = self._disk.operations + self._random.randrange(1, 20)
+            self.disk.crash()
+            if self.random.random() < 0.2:
+                self.disk.cut_at = self.disk.operations + self.random.randrange(1, 20)
 
     def _after_failure(self, changes: list[Change]) -> None:
         """The batch is there, or is not; done once more, as the contract has it, it is there once.
@@ -148,7 +160,7 @@ def points_of(seed: int, is_synced: bool = True) -> int:
     Raises:
         Broken: the store has lost something, or has it twice or in part.
     """
-    trial = _Trial(seed, is_synced)
+    trial = Trial(seed, is_synced)
     try:
         trial.run()
     finally:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import psycopg
 import pytest
 
+from rpcmq.store.postgres import PostgresStore
 from tests.store.postgres_server import PostgresServer, binaries
 
 #: Ends all other sessions, and waits for their end (milliseconds).
@@ -34,3 +36,18 @@ def database(postgres_server: PostgresServer) -> str:
         connection.execute(_END_OTHERS)
         connection.execute("DROP SCHEMA IF EXISTS rpcmq CASCADE")
     return postgres_server.url
+
+
+@pytest.fixture
+def postgres_store(database: str) -> Iterator[PostgresStore]:
+    """The store of the owner "a"."""
+    store = PostgresStore(database, "a")
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def user_session(postgres_store: PostgresStore, database: str) -> Iterator[psycopg.Connection[tuple[Any, ...]]]:
+    """A user's connection to the database of the store."""
+    with psycopg.connect(database) as connection:
+        yield connection

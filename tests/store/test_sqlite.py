@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
@@ -40,6 +42,66 @@ MANY = (1000, 1 << 20)
 
 def items(count: int, body: bytes = b"body") -> list[Put]:
     return [Put(LANE, body + bytes([each & 255]), 1, maker=Maker(7, each)) for each in range(1, count + 1)]
+
+
+def test_a_page_of_dead_items_is_read_without_a_look_at_all_of_them(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "queue.db")
+    statements: list[str] = []
+
+    def traced(cursor: object, statement: str, values: object) -> bool:
+        statements.append(statement)
+        return True
+
+    store._connection.exec_trace = traced
+    store.read_dead("billing", Position(), *MANY)
+    store._connection.exec_trace = None
+    (query,) = [each for each in statements if "FROM dead" in each]
+    plan = [row[-1] for row in store._connection.execute(f"EXPLAIN QUERY PLAN {query}", ("billing", 0))]
+    assert plan == ["SEARCH dead USING INDEX dead_in_order (queue=? AND place>?)"]
+    store.close()
+
+
+# --- who may read the file -----------------------------------------------------------------------
+
+
+@pytest.fixture
+def generous() -> Iterator[None]:
+    """A umask by which everybody may do everything."""
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+def modes(folder: Path) -> dict[str, int]:
+    return {path.name: path.stat().st_mode & 0o777 for path in folder.iterdir()}
+
+
+@pytest.mark.usefixtures("generous")
+def test_only_its_owner_may_read_the_file_and_what_stands_beside_it(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "queue.db")
+    store.apply(items(3))
+    assert modes(tmp_path) == {"queue.db": 0o600, "queue.db-wal": 0o600}
+    store.close()
+
+
+@pytest.mark.usefixtures("generous")
+def test_a_file_that_others_could_read_is_its_owners_from_the_next_opening_on(tmp_path: Path) -> None:
+    SqliteStore(tmp_path / "queue.db").close()
+    (tmp_path / "queue.db").chmod(0o644)
+    store = SqliteStore(tmp_path / "queue.db")
+    store.apply(items(3))
+    assert modes(tmp_path) == {"queue.db": 0o600, "queue.db-wal": 0o600}
+    store.close()
+
+
+def test_what_a_link_leads_to_keeps_its_mode(tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.write_text("text of another program, that is no database" * 9)
+    other.chmod(0o644)
+    (tmp_path / "queue.db").symlink_to(other)
+    with pytest.raises(StoreError, match="it is no SQLite database"):
+        SqliteStore(tmp_path / "queue.db")
+    assert modes(tmp_path)["other"] == 0o644
 
 
 # --- files that cannot be used ---------------------------------------------------------------------

@@ -195,14 +195,14 @@ def test_a_store_that_cannot_be_used_is_refused_with_the_reason(tmp_path: Path) 
 def test_a_store_that_is_found_to_be_damaged_while_it_is_open_is_refused_with_the_reason(tmp_path: Path) -> None:
     file = tmp_path / "queue.db"
     made = SqliteStore(file)
-    # A whole segment, and one more item: what is in the first one is not looked at when it is opened.
+    # A whole segment, and one more item: of the first one, no page in the middle is looked at when it is opened.
     for first in range(1, SEGMENT_ITEMS, 10_000):
-        made.apply([put(count) for count in range(first, first + 10_000)])
+        bodies = {500: b"of a page in the middle"}
+        made.apply([put(count, bodies.get(count, b"body")) for count in range(first, first + 10_000)])
     made.apply([put(SEGMENT_ITEMS + 1)])
-    ((root,),) = made._connection.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'items_1'")
     made.close()
     with file.open("r+b") as raw:
-        raw.seek((root + 1) * 8192)
+        raw.seek(file.read_bytes().index(b"of a page in the middle") // 8192 * 8192)
         raw.write(bytes(8192))
     store = StoreProcess(str(tmp_path), "a")
     try:
