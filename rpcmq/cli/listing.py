@@ -270,7 +270,7 @@ def _consumers(topics: list[dict[str, Any]], stuck: float) -> Table:
                     row["server"],
                     row["identity"],
                     row["credit"],
-                    row["in_flight"],
+                    _running(row),
                     oldest,
                     row["settled"],
                     row["queued"],
@@ -286,7 +286,12 @@ def _consumer_mark(row: dict[str, Any], stuck: float) -> str:
         return "stuck"
     if row["state"] != "answering":
         return str(row["state"])
-    return "slow: no credit left" if row["in_flight"] >= row["credit"] else ""
+    return "slow: no credit left" if _running(row) >= row["credit"] else ""
+
+
+def _running(row: dict[str, Any]) -> int:
+    """Count all that the consumer runs, settled casts included; an earlier router tells only what is in flight."""
+    return int(row["in_flight"] + row.get("occupied", 0))
 
 
 def _calls(rows: list[dict[str, Any]], stuck: float) -> Table:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,7 +14,7 @@ from rpcmq.cli.options import State, connects, json_option
 from rpcmq.cli.output import Output, add_row, print_folded, print_json, table, typed_json
 from rpcmq.cli.queue_owners import Answers, ask, known, of_owners, say_silent, silent_code
 from rpcmq.cli.text import age, counted, plain
-from rpcmq.client.queue.protocol import check_queue
+from rpcmq.client.queue.protocol import FIRST_MARK, check_queue
 from rpcmq.errors import UsageError
 
 if TYPE_CHECKING:
@@ -161,8 +162,8 @@ def retry_command(
 
     `rpcmq queue dead QUEUE` names them in the first column. Damaged ones stay dead. Where several owners have dead
     items, --owner says whose ITEM is meant. The exit code is 1 if an ITEM is not among the dead, which is named, or a
-    queue server does not answer; it goes on with what takes longer than --timeout. --all where there are none is done
-    at once, and well.
+    queue server does not answer. --all is done part by part, of which each is told, and has --timeout for itself;
+    Ctrl-C leaves the rest as it is. Where there are none it is done at once, and well.
     """
     return _change(state, queue, items, is_all, owner, timeout, "retry", "put again")
 
@@ -221,8 +222,18 @@ def _change(
     if keys is not None and owner is None:
         owner = _only_owner(state, queue, timeout)
 
-    def change(servers: Any, name: str) -> Any:
-        return servers.change(name, method, queue=queue, items=keys, **(more or {}))
+    made = Counter[str]()
+
+    def change(servers: QueueServers, name: str) -> Any:
+        mark: Any = FIRST_MARK if is_all else None
+        while True:
+            answer = servers.change(name, method, queue=queue, items=keys, mark=mark, **(more or {}))
+            if answer is None:
+                return None
+            made[name] += answer["items"]
+            if (mark := answer["mark"]) is None:
+                return {"items": made[name], "missed": answer["missed"]}
+            click.echo(plain(f"{queue} of {name}: {counted(made[name], 'item')} {done} so far"), err=True)
 
     answers = ask(state, owner, timeout, change)
     found = known(answers, queue)

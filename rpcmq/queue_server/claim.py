@@ -3,12 +3,15 @@
 Items and receipts are known by that name, so that two would be mixed up. Whoever starts asks whether another one is
 there; and as routers may be linked later, all claim their names now and then. The one that has served longer stays.
 A database needs no claims: whoever has its lock is the owner.
+
+A claim is believed only where somebody else does serve the name: whoever may just send messages ends nobody by one.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from socket import gethostname
 from time import monotonic
 from typing import Any
@@ -19,7 +22,7 @@ from rpcmq.client import Client
 from rpcmq.client.queue.protocol import CLAIMS, OPERATORS
 from rpcmq.core.common.text import shorten
 from rpcmq.errors import RpcError
-from rpcmq.queue_server.telling import tell
+from rpcmq.queue_server.peer_messages import tell
 from rpcmq.wire import Address
 
 __all__ = ["Claim", "Claimed"]
@@ -28,6 +31,8 @@ __all__ = ["Claim", "Claimed"]
 _ANSWER = 0.5
 #: Pauses between two claims (seconds): the first ones, as many of them, and the later ones.
 _SOON, _FIRST, _LATER = 1.0, 10, 5.0
+#: After a claim that nobody stood by, others are looked into so much later (seconds).
+_BELIEVED = 10.0
 
 
 class Claimed(Exception):
@@ -50,6 +55,9 @@ class Claim:
         self._store = store
         self._since = monotonic()
         self._told = self._since - _SOON
+        #: Whether somebody has claimed to have served longer; and until when that is not looked into again.
+        self._is_doubted = False
+        self._believed_until = 0.0
         self._where = f"pid {os.getpid()} on {gethostname()}"
         self.lost = ""
 
@@ -76,15 +84,31 @@ class Claim:
         """The methods for other queue servers."""
         return ClaimEndpoint(self._where, self._hear)
 
-    def keep_up(self, lost: Callable[[], object]) -> None:
-        """Claim the name now and then, and call ``lost`` when it is another one's."""
+    def keep_up(self, aside: Callable[[], AbstractContextManager[object]], lost: Callable[[], object]) -> None:
+        """Claim the name now and then, and call ``lost`` when it is another one's.
+
+        Args:
+            aside: :meth:`endpoint` is not served within it, so that whoever answers is another one.
+        """
         for number in range(1 << 62):
             self._tell()
             for _ in range(10):
                 gevent.sleep((_SOON if number < _FIRST else _LATER) / 10)
+                if self._is_doubted:
+                    self._look(aside)
                 if self.lost:
                     lost()
                     return
+
+    def _look(self, aside: Callable[[], AbstractContextManager[object]]) -> None:
+        """Look whether there is another one that serves the name."""
+        try:
+            with aside():
+                self.check()
+        except Claimed as error:
+            self.lost = str(error)
+        self._is_doubted = False
+        self._believed_until = monotonic() + _BELIEVED
 
     def _tell(self) -> None:
         self._told = now = monotonic()
@@ -94,9 +118,10 @@ class Claim:
     def _hear(self, owner: object, store: object, seconds: object, where: object) -> None:
         if owner != self._owner or store == self._store or type(store) is not str or type(seconds) is not float:
             return
-        if (seconds, store) > (monotonic() - self._since, self._store):
-            self.lost = self._text(where)
-        elif monotonic() - self._told >= _SOON / 2:
+        now = monotonic()
+        if (seconds, store) > (now - self._since, self._store):
+            self._is_doubted = self._is_doubted or now >= self._believed_until
+        elif now - self._told >= _SOON / 2:
             self._tell()
 
 

@@ -20,7 +20,7 @@ from rpcmq.client.queue.protocol import SETTINGS, check_queue
 from rpcmq.core.queue.policy import Policy
 from rpcmq.core.queue.queues import Queues
 from rpcmq.payload.bounded_text import short_repr
-from rpcmq.queue_server.telling import AGAIN, AT_ONCE, check_told, tell
+from rpcmq.queue_server.peer_messages import AGAIN, AT_ONCE, check_told, tell
 from rpcmq.store.contract import Note
 
 __all__ = ["Declarations"]

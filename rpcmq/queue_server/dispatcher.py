@@ -160,9 +160,12 @@ class Dispatcher:
         except (LinkLost, CallTimeout) as error:
             self._not_answered(given, error)
         except CallError as error:
-            # No router has taken it: full, draining, or no right.
-            self._not_offered(number, given, error)
-            return
+            if error.details.get("started") != "yes":
+                # No router has taken it: full, draining, or no right.
+                self._not_offered(number, given, error)
+                return
+            # It has run, and what its worker has said of that cannot be used.
+            self._queue.failed(monotonic(), given.fence, "", f"{type(error).__name__}: {error}")
         except Exception as error:
             # Whatever a worker says, the item comes back.
             self._queue.failed(monotonic(), given.fence, "", f"{type(error).__name__}: {error}")

@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 import gevent
 
 from rpcmq.client.later import Later
-from rpcmq.client.queue.messages import Message
-from rpcmq.client.queue.protocol import PRIORITIES, Crowded, PutAnswer, Record, check_queue, version_refusal
+from rpcmq.client.queue.messages import message_bytes
+from rpcmq.client.queue.protocol import Crowded, PutAnswer, Record, check_queue, version_refusal
 from rpcmq.client.queue.records import most_records, unpack_records
 from rpcmq.core.queue.cancelling import CANCELLED, ENDED, cancel
 from rpcmq.core.queue.item_ids import is_other, shown_id
@@ -22,8 +22,9 @@ from rpcmq.core.queue.results import Outcome
 from rpcmq.core.queue.views import ItemView
 from rpcmq.errors import UsageError
 from rpcmq.payload.bounded_text import short_repr
+from rpcmq.queue_server.fair_turns import End, Turns, caller_now
+from rpcmq.queue_server.named_items import check_place
 from rpcmq.queue_server.periodic import PeriodicItems
-from rpcmq.queue_server.turns import End, Turns, caller_now
 from rpcmq.store.contract import Maker, Verdict
 
 __all__ = ["AllQueues", "OneQueue"]
@@ -39,7 +40,6 @@ _NO_MAKER = Maker(0, 0)
 _PATIENCE = 30.0
 #: Work of a question to the store, in items.
 _QUESTION = 50
-_MOST_NUMBER = (1 << 63) - 1
 
 
 class AllQueues:
@@ -113,32 +113,32 @@ class OneQueue:
         self._declare = declare
         self._periodic = periodic
 
-    def put(self, ctx: Any, producer: int, records: bytes, version: int = 1) -> Later[tuple[Any, ...]]:
+    def put(self, ctx: Any, producer: int, records: bytes, version: int = 1) -> Later[list[Any]]:
         """Put items, all or none; the answer comes once they are on disk."""
-        later: Later[tuple[Any, ...]] = Later()
+        later: Later[list[Any]] = Later()
         if refusal := version_refusal(self._owner, version):
-            later.answer(tuple(PutAnswer(refusal, [], [], is_blind=True)))
+            later.answer(list(PutAnswer(refusal, [], [], is_blind=True)))
             return later
         if type(records) is not bytes:
-            later.answer(tuple(PutAnswer("its records are no bytes", [], [])))
+            later.answer(list(PutAnswer("its records are no bytes", [], [])))
             return later
         try:
             put = partial(self._put, later, producer, records)
             self._turns.take(caller_now(), most_records(records), len(records), put, later.fail)
         except Crowded as error:
-            later.answer(tuple(PutAnswer(str(error), [], [], True)))
+            later.answer(list(PutAnswer(str(error), [], [], True)))
         return later
 
-    def _put(self, later: Later[tuple[Any, ...]], producer: int, records: bytes, end: End) -> None:
+    def _put(self, later: Later[list[Any]], producer: int, records: bytes, end: End) -> None:
         now = monotonic()
         wall = self._wall(now)
-        refuse = _ending(later, end, lambda reason: tuple(PutAnswer(str(reason), [], [])))
+        refuse = _ending(later, end, lambda reason: list(PutAnswer(str(reason), [], [])))
         try:
             items = [_new_item(producer, record, wall) for record in unpack_records(records)]
         except (TypeError, ValueError, OverflowError) as error:
             refuse(f"an item is malformed: {error}")
             return
-        tell = _ending(later, end, lambda verdicts: tuple(_answer(verdicts)))
+        tell = _ending(later, end, lambda verdicts: list(_answer(verdicts)))
         self._queues.put(now, self._name, items, tell, refuse)
 
     def declare(self, ctx: Any, settings: dict[str, Any]) -> Later[dict[str, Any]]:
@@ -210,9 +210,11 @@ class OneQueue:
     def result(self, ctx: Any, priority: int, number: int, seconds: float, id: str = "") -> Later[tuple[Any, ...]]:
         """Tell how an item has ended, once it has; else how it is, after so many seconds."""
         check_place(priority, number, id)
+        if type(seconds) not in (int, float):
+            raise ValueError(f"seconds must be a number, not {short_repr(seconds)}")
         patience = max(0.0, min(float(seconds), _PATIENCE))
         later: Later[tuple[Any, ...]] = Later()
-        results = self._queues.queue(self._name).results
+        results, caller = self._queues.queue(self._name).results, caller_now()
         timers: list[gevent.Greenlet[..., None]] = []
 
         def ended(outcome: Outcome) -> None:
@@ -221,7 +223,7 @@ class OneQueue:
             later.answer(tuple(outcome))
 
         def ask(end: End) -> None:
-            forget = results.wait(priority, number, ended, end, id)
+            forget = results.wait(priority, number, ended, end, id, caller)
 
             def give_up() -> None:
                 if forget():
@@ -249,22 +251,6 @@ def _ending(later: Later[T], end: End, make: Callable[[Any], T]) -> Callable[[An
             end()
 
     return answered
-
-
-def check_place(priority: object, number: object, id: object = "") -> None:
-    """Check that there can be an item of this priority and number, and of this id.
-
-    What is no place, or no id, is found out here: the store's answer comes when nobody is there to hear of it.
-
-    Raises:
-        ValueError: there cannot.
-    """
-    if type(priority) is not int or priority not in PRIORITIES:
-        raise ValueError(f"priority must be an integer from 0 to 9, not {short_repr(priority)}")
-    if type(number) is not int or not 0 <= number <= _MOST_NUMBER:
-        raise ValueError(f"number must be that of an item, not {short_repr(number)}")
-    if type(id) is not str or id != str(id.encode("utf-8", "replace"), "utf-8"):
-        raise ValueError(f"id must be the text of an item's id, not {short_repr(id)}")
 
 
 def _state_of(view: ItemView | None, id: str) -> tuple[Any, ...]:
@@ -301,8 +287,8 @@ def _new_item(producer: int, record: Record, wall: int) -> NewItem:
     else:
         raise ValueError("it has no id")
     return NewItem(
-        Message(method.encode(), format, body).to_bytes(), digest, id, maker, priority, _at(wall, delay),
-        _at(wall, expires), key, 0, 0, keep_result, unique,
+        message_bytes(method.encode(), format, body), digest, id, maker, priority, _at(wall, delay) if delay else 0,
+        _at(wall, expires) if expires else 0, key, 0, 0, keep_result, unique,
     )  # fmt: skip
 
 

@@ -12,15 +12,18 @@ from typing import Any
 from gevent.event import AsyncResult
 
 from rpcmq.client.later import Later
-from rpcmq.client.queue.protocol import check_queue
-from rpcmq.core.queue.given import Key
+from rpcmq.client.queue.protocol import Crowded, check_queue
+from rpcmq.core.queue.dead_items import Progress
+from rpcmq.core.queue.given_item import Key
 from rpcmq.core.queue.operators import PEEK_STATES, Operators
 from rpcmq.core.queue.periodic import PeriodicKey
 from rpcmq.core.queue.policy import Policy
 from rpcmq.core.queue.queues import Queues
 from rpcmq.core.queue.views import ItemView
+from rpcmq.payload.bounded_text import short_repr
+from rpcmq.queue_server.fair_turns import End, Turns, caller_now
 from rpcmq.queue_server.item_rows import item_row
-from rpcmq.queue_server.turns import End, Turns, caller_now
+from rpcmq.queue_server.named_items import Named, is_known, mark_of, named_items, progress_at
 from rpcmq.queue_server.watch import Watch
 from rpcmq.server.log import log_event
 
@@ -29,13 +32,13 @@ __all__ = ["ChangeEndpoint", "LookEndpoint"]
 #: Items that are shown at once; and with the stories of their attempts, of which one may have 40 KB; or messages.
 _MOST, _MOST_LARGE = 1000, 100
 
+#: The states of items that can be moved.
+_MOVED = ("dead", "ready")
+
 #: Work of a look at items for the store, in items.
 _PEEK = 1000
 
 log = logging.getLogger("rpcmq.queue")
-
-#: The items that an operator names: priority and number of each.
-Named = Sequence[Sequence[int]]
 
 
 class LookEndpoint:
@@ -71,15 +74,15 @@ class LookEndpoint:
 
     def periodic(self, ctx: Any, queue: str = "") -> list[dict[str, Any]] | None:
         """The periodic items, or those of ``queue``; None: that is not known here."""
-        if queue and queue not in self._served:
+        if queue and not is_known(self._served, queue):
             return None
         return [row for row in self._periodic() if queue in ("", row["queue"])]
 
     def show(self, ctx: Any, queue: str) -> dict[str, Any] | None:
         """Tell all about one queue; None: it is not known here."""
-        served = self._served.get(queue)
-        if served is None:
+        if not is_known(self._served, queue):
             return None
+        served = self._served[queue]
         settings = asdict(self._queues.queue(queue).policy)
         return {"queue": queue, **served.row(monotonic()), "settings": settings, "store": self._store()}
 
@@ -94,7 +97,7 @@ class LookEndpoint:
         Raises:
             ValueError: there is no such state, or ``most`` is no number.
         """
-        if queue not in self._served:
+        if not is_known(self._served, queue):
             return None
         if state not in PEEK_STATES or type(most) is not int:
             raise ValueError(f"state must be one of {', '.join(PEEK_STATES)}, and most a number")
@@ -120,13 +123,16 @@ class ChangeEndpoint:
         served: the queues, by name.
         serve: serves a queue, which is made if it is not there.
         unserve: serves a queue of which nothing was ever said no more.
+        turns: of all that is asked of the store.
         remove_periodic: removes a periodic item, whoever puts it.
     """
 
     def __init__(
         self, queues: Queues, served: Mapping[str, Watch], serve: Callable[[str], object],
         unserve: Callable[[str], object], remove_periodic: Callable[[PeriodicKey, bool], Later[dict[str, Any]]],
+        turns: Turns,
     ) -> None:  # fmt: skip
+        self._turns = turns
         self._queues = queues
         self._operators = Operators(queues)
         self._served = served
@@ -149,7 +155,7 @@ class ChangeEndpoint:
         return self._switch(queue, self._operators.resume)
 
     def _switch(self, name: str, switch: Callable[[str, Callable[[], object]], None]) -> dict[str, Any] | None:
-        if name not in self._served:
+        if not is_known(self._served, name):
             return None
         queue = self._queues.queue(name)
         before = queue.is_paused, queue.is_draining
@@ -167,7 +173,7 @@ class ChangeEndpoint:
         known = [field.name for field in fields(Policy)]
         if unknown := sorted(set(settings) - set(known)):
             return {"refusal": f"there is no setting {unknown[0]!r}; there are {', '.join(known)}"}
-        if queue not in self._served and not create:
+        if not is_known(self._served, queue) and not create:
             return None
         check_queue(queue)
         try:
@@ -186,60 +192,95 @@ class ChangeEndpoint:
 
     def remove_periodic(self, ctx: Any, queue: str, name: str) -> Later[dict[str, Any]] | None:
         """Put a periodic item no more, here and at whoever has taken it over."""
-        if queue not in self._served:
+        if not is_known(self._served, queue):
             return None
         return self._remove_periodic(PeriodicKey(queue, name), True)
 
     # --- items -------------------------------------------------------------------------------
 
-    def retry(self, ctx: Any, queue: str, items: Named | None) -> dict[str, Any] | None:
+    def retry(
+        self, ctx: Any, queue: str, items: Named | None, mark: Sequence[int] | None = None
+    ) -> dict[str, Any] | None:
         """Put dead items again, to be tried as often as new ones; all of them where ``items`` is None.
 
+        Args:
+            mark: of all of them some thousand are changed, from there on, which is at first
+                :data:`rpcmq.client.queue.protocol.FIRST_MARK`.
+
         Returns:
-            ``items``: their number; ``missed``: item -> the reason, for those that are named and stay as they are.
+            ``items``: their number; ``missed``: item -> the reason, for those that are named and stay as they are;
+            ``mark``: where to go on, None where nothing is left.
         """
-        return self._change(queue, "put again", items, partial(self._operators.retry, monotonic(), queue))
+        now = monotonic()
+        return self._change_dead(queue, "put again", items, mark, lambda of: partial(of.retry, now, queue))
 
-    def drop(self, ctx: Any, queue: str, items: Named | None) -> dict[str, Any] | None:
-        """Forget dead items; all of them where ``items`` is None. Returns the same as :meth:`retry`."""
-        return self._change(queue, "dropped", items, partial(self._operators.drop, monotonic(), queue))
+    def drop(
+        self, ctx: Any, queue: str, items: Named | None, mark: Sequence[int] | None = None
+    ) -> dict[str, Any] | None:
+        """Forget dead items; all of them where ``items`` is None. As for :meth:`retry`."""
+        now = monotonic()
+        return self._change_dead(queue, "dropped", items, mark, lambda of: partial(of.drop, now, queue))
 
-    def move(self, ctx: Any, queue: str, to: str, state: str, items: Named | None) -> dict[str, Any] | None:
+    def move(
+        self, ctx: Any, queue: str, to: str, state: str, items: Named | None, mark: Sequence[int] | None = None
+    ) -> dict[str, Any] | None:
         """Put items, dead ones or all that are ready, into the queue ``to``, which is made if it is not there.
 
-        Returns the same as :meth:`retry`.
+        As for :meth:`retry`; those that are ready are moved all at once.
         """
-        if queue not in self._served:
+        if not is_known(self._served, queue):
             return None
+        if state not in _MOVED:
+            raise ValueError(f"state must be {' or '.join(_MOVED)}, not {short_repr(state)}")
+        if state == "ready" and items is not None:
+            raise ValueError("items can be named where they are dead; all that are ready are moved together")
+        named_items(items)
         was_served = check_queue(to) in self._served
         self._serve(to)
-        operators, now, moved = self._operators, monotonic(), f"moved to {to!r}"
+        now, moved = monotonic(), f"moved to {to!r}"
         try:
             if state == "dead":
-                return self._change(queue, moved, items, partial(operators.move_dead, now, queue, to))
-            return self._change(queue, moved, None, lambda then, keys: operators.move_ready(now, queue, to, then))
+                return self._change_dead(queue, moved, items, mark, lambda of: partial(of.move_dead, now, queue, to))
+            count = self._run(lambda of, then: of.move_ready(now, queue, to, then))
+            return self._changed(queue, moved, count, {}, None)
         finally:
             if not was_served:
                 self._unserve(to)  # unless something is in it now
 
-    def _change(
-        self, queue: str, done: str, items: Named | None,
-        change: Callable[[Callable[[int], object], list[Key] | None], None],
+    def _change_dead(
+        self, queue: str, done: str, items: Named | None, mark: Sequence[int] | None,
+        verb_of: Callable[[Operators], Callable[[Callable[[int], object], list[Key] | None, Progress], None]],
     ) -> dict[str, Any] | None:  # fmt: skip
-        if queue not in self._served:
+        if not is_known(self._served, queue):
             return None
-        count, missed = 0, dict[str, str]()
-        # One that is named twice is changed once.
-        named = [] if items is None else list(dict.fromkeys((int(priority), int(number)) for priority, number in items))
-        for keys in [None] if items is None else [[each] for each in named]:
-            changed: AsyncResult[int] = AsyncResult()
-            change(changed.set, keys)
-            count += (now_changed := changed.get() or 0)
-            if keys is not None and not now_changed and len(missed) < _MOST:
-                missed["{}/{}".format(*keys[0])] = self._why_not(queue, *keys[0])
+        named, progress = named_items(items), progress_at(mark)
+        count = self._run(lambda of, then: verb_of(of)(then, named, progress))
+        missed = {
+            f"{priority}/{number}": self._why_not(queue, priority, number)
+            for priority, number in progress.missed[:_MOST]
+        }
+        return self._changed(queue, done, count, missed, mark_of(progress) if named is None else None)
+
+    def _changed(
+        self, queue: str, done: str, count: int, missed: dict[str, str], mark: list[int] | None
+    ) -> dict[str, Any]:
         if count:
             _note(queue, f"queue {queue!r}: {count} item(s) {done} by an operator", items=count)
-        return {"items": count, "missed": missed}
+        return {"items": count, "missed": missed, "mark": mark}
+
+    def _run(self, change: Callable[[Operators, Callable[[int], object]], None]) -> int:
+        """Make a change page by page, each in its turn; return the number of items."""
+        changed: AsyncResult[int] = AsyncResult()
+        caller = caller_now()
+
+        def in_turn(work: int, begin: Callable[[End], object]) -> None:
+            try:
+                self._turns.take(caller, work, 0, begin, changed.set_exception)
+            except Crowded as error:
+                changed.set_exception(error)
+
+        change(Operators(self._queues, in_turn), changed.set)
+        return changed.get() or 0
 
     def _why_not(self, queue: str, priority: int, number: int) -> str:
         """Say why an item was not changed as dead ones are."""

@@ -21,7 +21,7 @@ from rpcmq.core.queue.periodic import Periodic, PeriodicKey, check_name
 from rpcmq.core.queue.periodic_homes import MOST_HOMES, Home, PeriodicHomes
 from rpcmq.core.queue.periodic_puts import PeriodicPuts
 from rpcmq.core.queue.queues import Queues
-from rpcmq.queue_server.telling import AGAIN, AT_ONCE, check_told, tell
+from rpcmq.queue_server.peer_messages import AGAIN, AT_ONCE, check_told, tell
 from rpcmq.server.log import log_event
 
 __all__ = ["PeriodicItems"]

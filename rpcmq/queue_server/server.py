@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from math import inf
 from secrets import token_hex
@@ -26,11 +27,11 @@ from rpcmq.queue_server.clock import CLOCK, QueueClock
 from rpcmq.queue_server.declarations import Declarations
 from rpcmq.queue_server.dispatcher import Dispatcher
 from rpcmq.queue_server.endpoints import AllQueues, OneQueue
+from rpcmq.queue_server.fair_turns import Turns, caller_now
 from rpcmq.queue_server.observer import Observer
 from rpcmq.queue_server.operators import ChangeEndpoint, LookEndpoint
 from rpcmq.queue_server.periodic import PeriodicItems
 from rpcmq.queue_server.store_process import StoreProcess
-from rpcmq.queue_server.turns import Turns, caller_now
 from rpcmq.queue_server.watch import Watch
 from rpcmq.server.log import log_event
 from rpcmq.store.contract import Note, Recovered
@@ -232,7 +233,7 @@ class QueueServer:
         if not self.store.has_lock:
             self._claim.check()
             self._serve_others(CLAIMS, self._claim.endpoint())
-            gevent.spawn(self._claim.keep_up, self._wake.set)
+            gevent.spawn(self._claim.keep_up, self._without_claims, self._wake.set)
         self._serve_known()
         everything = Service(
             all_queues().topic, AllQueues(
@@ -265,7 +266,9 @@ class QueueServer:
             self._about, self.queues, self._watched, self.observer.look, self.store.state, self._turns,
             self.periodic.rows,
         )  # fmt: skip
-        change = ChangeEndpoint(self.queues, self._watched, self.open, self._close_unused, self.periodic.remove)
+        change = ChangeEndpoint(
+            self.queues, self._watched, self.open, self._close_unused, self.periodic.remove, self._turns
+        )
         settings, homes = self._declarations.endpoint(), self.periodic.endpoint()
         endpoints = ((LOOK, look), (CHANGE, change), (SETTINGS, settings), (PERIODIC, homes))
         for topic, endpoint in endpoints:
@@ -278,6 +281,24 @@ class QueueServer:
         service = Service(topic, endpoint, host=self._owner, client=self._client, exchange=OPERATORS)
         service.start(_ROUTER)
         self._services[f"{OPERATORS} {topic}"] = service
+
+    @contextmanager
+    def _without_claims(self) -> Iterator[None]:
+        """Do not answer whoever asks who serves the name of the owner."""
+        self._services.pop(f"{OPERATORS} {CLAIMS}").stop(_LAST)
+        try:
+            yield
+        finally:
+            gevent.spawn(self._serve_claims_again)
+
+    def _serve_claims_again(self) -> None:
+        while not self._is_over:
+            try:
+                self._serve_others(CLAIMS, self._claim.endpoint())
+                return
+            except RpcError as error:
+                log.warning("other queue servers are not heard for now: %s", error)
+                gevent.sleep(_PAUSE)
 
     def _about(self) -> dict[str, Any]:
         router = self._client.process.uplink.router

@@ -42,7 +42,7 @@ def answer_of(result: Callable[[], Any]) -> WorkAnswer:
 
 
 def _checked(answer: WorkAnswer) -> WorkAnswer:
-    again, seconds = answer.again, answer.seconds
+    again, seconds, worker = answer.again, answer.seconds, answer.worker
     if answer.outcome not in (DONE, FAILED, REJECTED):
         raise _wrong("outcome", answer.outcome)
     if type(answer.text) is not str:
@@ -55,13 +55,15 @@ def _checked(answer: WorkAnswer) -> WorkAnswer:
         raise _wrong("result", answer.result)
     if not _is_time(seconds):
         raise _wrong("seconds", seconds)
-    if type(answer.worker) is not str:
-        raise _wrong("worker", answer.worker)
+    if type(worker) is not str:
+        raise _wrong("worker", worker)
     if type(answer.is_begun) is not bool:
         raise _wrong("is_begun", answer.is_begun)
+    if not answer.text and again is None and seconds <= LONGEST and worker.isascii() and len(worker) <= _NAME:
+        return answer  # nearly always
     return WorkAnswer(
         answer.outcome, _plain(answer.text[-_TEXT:]), None if again is None else min(again, _LATEST), answer.format,
-        answer.result, min(seconds, LONGEST), _plain(answer.worker[:_NAME]), answer.is_begun,
+        answer.result, min(seconds, LONGEST), _plain(worker[:_NAME]), answer.is_begun,
     )  # fmt: skip
 
 

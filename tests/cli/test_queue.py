@@ -212,8 +212,9 @@ def test_what_has_ended_and_how_long_it_took(system: list[InProcessRouter], invo
 def test_an_owner_that_is_gone_is_shown_with_its_heir(
     system: list[InProcessRouter], invoke: Invoke, tmp_path: Path
 ) -> None:
-    with QueueServerProcess(system[0].url, tmp_path / "gone", "gone"):
-        show = ("queue", "ls", "--json", "--router", system[1].url)
+    # Of routers of its own: each later command would wait for it once it is gone for good.
+    with routers(2) as (its_own, other), QueueServerProcess(its_own.url, tmp_path / "gone", "gone"):
+        show = ("queue", "ls", "--json", "--router", other.url)
         eventually(lambda: "gone" in [each["owner"] for each in answer_of(invoke(*show))["owners"]])
 
 

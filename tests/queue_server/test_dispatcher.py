@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from typing import Any
 
@@ -127,6 +128,18 @@ def test_an_item_that_is_none_stops_no_other(client, serve, message):
     dispatching(client, queue)
     eventually(lambda: len(queue.ends) == 3)
     assert not queue.given
+
+
+def test_an_item_with_too_large_an_answer_has_failed_with_that_reason_and_is_not_offered_for_ever(client, serve):
+    worker = Worker(("done", "", None, 0, bytes(2 << 20), 0.0))
+    worker.goes_on.set()
+    serve(worker, "billing", exchange=WORKERS)
+    queue = Queue(1)
+    dispatcher = dispatching(client, queue)
+    eventually(lambda: queue.ends)
+    ((text, _),) = queue.ends
+    assert re.search(r"answered with 2\d{6} bytes, and 1114112 are the most for the answer of a worker", text)
+    assert dispatcher.unbegun == 0 and dispatcher.refusal == ""
 
 
 def test_a_stop_waits_for_what_runs(client, serve):

@@ -12,7 +12,8 @@ from rpcmq.client.queue.records import pack_records
 from rpcmq.errors import UsageError
 from rpcmq.queue_server import endpoints
 from rpcmq.queue_server.endpoints import AllQueues, OneQueue
-from rpcmq.queue_server.turns import MOST_WORK, Turns
+from rpcmq.queue_server.fair_turns import MOST_WORK, Turns
+from rpcmq.queue_server.operators import ChangeEndpoint
 
 GOOD = Record(b"i", 0, b"", 0, 0.0, 0.0, b"", "charge", 1, b"{}")
 NOBODY: Any = None
@@ -28,7 +29,7 @@ def queue() -> OneQueue:
 
 
 def put(producer: Any, records: Any) -> PutAnswer:
-    answers: list[tuple[Any, ...]] = []
+    answers: list[list[Any]] = []
     queue().put(None, producer, records).then(answers.append, _unexpected)
     return PutAnswer(*answers[0])
 
@@ -79,6 +80,69 @@ def test_a_question_with_what_can_be_no_id_is_refused_before_the_store_is_asked(
         getattr(queue(), method)(None, 0, 1, **more, id=id)
 
 
+@pytest.mark.parametrize("seconds", [None, "1", [], True])
+def test_a_wait_for_what_is_no_time_is_refused(seconds: Any) -> None:
+    with pytest.raises(ValueError, match="seconds must be a number"):
+        queue().result(None, 0, 1, seconds)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"cron": b"* * * * *"}, {"zone": b"UTC"}, {"zone": None}, {"missed": [1]}, {"name": b"x"}, {"name": "\ud800"}],
+)
+def test_a_periodic_item_that_is_none_is_refused_by_the_name_of_what_is_wrong(wrong: dict[str, Any]) -> None:
+    given = {"name": "nightly", "cron": "* * * * *", "zone": "UTC", "missed": "last"} | wrong
+    answers: list[dict[str, Any]] = []
+    record = pack_records([GOOD])
+    queue().declare_periodic(None, **given, record=record, here=True).then(answers.append, _unexpected)
+    ((refusal,),) = [answer.values() for answer in answers]
+    assert f"{next(iter(wrong))} " in refusal and " must be " in refusal
+
+
+def change() -> ChangeEndpoint:
+    """The verbs of operators, of a queue server that asks nobody anything."""
+    queues: Any = SimpleNamespace(store=None)
+    return ChangeEndpoint(queues, {"billing": NOBODY}, NOBODY, NOBODY, NOBODY, Turns())
+
+
+@pytest.mark.parametrize(
+    "verb", [{"method": "retry"}, {"method": "drop"}, {"method": "move", "to": "b", "state": "dead"}]
+)
+@pytest.mark.parametrize(
+    "items",
+    [
+        [[99, 1]], [[-1, 1]], [[0, -1]], [[0, 1 << 63]], [["0", 1]], [[0.5, 1]], [[0, 1], [0, None]], [[0]], [7], 7,
+        "0/17", {}, [[0, 1]] * 10_001,
+    ],
+)  # fmt: skip
+def test_an_operator_who_names_what_can_be_no_item_changes_nothing(verb: dict[str, Any], items: Any) -> None:
+    more = dict(verb)
+    with pytest.raises(ValueError, match=r"must be"):
+        getattr(change(), more.pop("method"))(None, "billing", **more, items=items)
+
+
+@pytest.mark.parametrize("mark", [7, "0000", [0, 0, 0], [0] * 5, [0, 0, 0, -1], [0, 0, 0, 1 << 63], [None] * 4, {}])
+def test_a_change_goes_on_at_no_mark_that_can_be_none(mark: Any) -> None:
+    with pytest.raises(ValueError, match="mark must be that of an earlier answer"):
+        change().retry(None, "billing", None, mark)
+
+
+@pytest.mark.parametrize("state", ["Ready", "", "running", None, ["dead"], 7])
+def test_only_what_is_dead_or_ready_is_moved(state: Any) -> None:
+    with pytest.raises(ValueError, match="state must be dead or ready, not "):
+        change().move(None, "billing", "other", state, None)
+
+
+def test_items_that_are_ready_are_not_moved_by_name() -> None:
+    with pytest.raises(ValueError, match="items can be named where they are dead"):
+        change().move(None, "billing", "other", "ready", [[0, 1]])
+
+
+@pytest.mark.parametrize("queue", [None, 7, ["billing"], b"billing"])
+def test_what_can_be_no_queue_is_not_known(queue: Any) -> None:
+    assert change().retry(None, queue, None) is None and change().pause(None, queue) is None
+
+
 @pytest.mark.parametrize(
     ("version", "who"), [(VERSION - 1, "this client"), (VERSION + 1, "the queue server of here"), (None, "")]
 )
@@ -89,7 +153,7 @@ def test_a_client_of_another_version_is_told_who_is_the_older(version: Any, who:
         AllQueues("here", opened.append, NOBODY, NOBODY).open(None, "billing", version=version)
     assert str(refusal.value).startswith(text) and str(refusal.value).endswith(f"update rpcmq for {who}" if who else "")
     assert opened == []
-    answers: list[tuple[Any, ...]] = []
+    answers: list[list[Any]] = []
     queue().put(None, 7, pack_records([GOOD]), version).then(answers.append, _unexpected)
     assert PutAnswer(*answers[0]) == PutAnswer(str(refusal.value), [], [], is_blind=True)
 

@@ -73,6 +73,17 @@ def test_a_result_that_cannot_be_encoded_is_no_reason_to_do_the_work_again(clien
     assert billing.attempts[1] == 1
 
 
+def test_a_result_that_is_too_large_is_no_reason_to_do_the_work_again(client, queue_server, work):
+    billing = Billing()
+    work(billing)
+    receipt = client.put(None, "billing", message("charge", invoice="x" * (2 << 20)), keep_result=60)
+    with pytest.raises(NoResult, match=r"its result of 2\d{6} bytes is not kept: 1048576 are the most"):
+        receipt.result(30)
+    assert billing.attempts.total() == 1
+    receipt = client.put(None, "billing", message("charge", invoice="x" * ((1 << 20) - 100)), keep_result=60)
+    assert len(receipt.result(30)) == (1 << 20) - 100
+
+
 def test_of_items_with_one_unique_text_one_waits(client, queue_server, work):
     first = client.put(None, "billing", message("wait", invoice=1), delay=0.3, unique="refresh")
     again = client.put(None, "billing", message("wait", invoice=2), unique="refresh")

@@ -16,6 +16,8 @@ from tests.queue_server.billing import Billing, message
 from tests.queue_server.queue_servers import QueueServerProcess
 
 HOLDER = Path(__file__).parent / "programs" / "holder.py"
+#: Seconds.
+LEASE = 2.0
 
 
 @pytest.fixture
@@ -28,10 +30,10 @@ def router(request: pytest.FixtureRequest) -> Iterator[RouterProcess]:
 
 @pytest.fixture
 def queue_server(router: RouterProcess, tmp_path: Path) -> Iterator[QueueServerProcess]:
-    """A queue server with a lease of two seconds."""
+    """A queue server with a short lease."""
     with QueueServerProcess(router.url, tmp_path / "queues") as server:
         with rpcmq.Client(router.url) as client:
-            client.declare_queue("billing", lease=2.0, backoff=0.05)
+            client.declare_queue("billing", lease=LEASE, backoff=0.05)
         yield server
 
 
@@ -120,7 +122,8 @@ def test_a_worker_that_was_stopped_begins_nothing_whose_lease_is_over(client, qu
     holder.pause()
     receipt = client.put(None, "billing", message("check", invoice=2))
     eventually(lambda: receipt.state().name == "running")
-    gevent.sleep(2.0)  # the lease
+    # The end of its lease is no event: nobody counts it but the worker, which is stopped.
+    gevent.sleep(LEASE)
     holder.resume()
     holder.expect("checked 2 attempt 1: held")
     assert len([line for line in holder.lines if line.startswith("checked 2")]) == 1

@@ -38,6 +38,10 @@ def test_an_item_that_cannot_be_encoded_is_refused(client):
         ({"expires": 5e6}, "expires must be a positive number of seconds below 4,000,000, not 5000000.0"),
         ({"expires": float("nan")}, "expires must be a positive number"),
         ({"keep_result": -1}, "keep_result must be a positive number"),
+        ({"keep_result": None}, "keep_result must be a positive number of seconds below 4,000,000, not None"),
+        ({"delay": ""}, "delay must be a positive number"),
+        ({"expires": False}, "expires must be a positive number"),
+        ({"id": "\ud800"}, "id must be a text"),
         ({"timeout": -1}, "timeout must be"),
     ],
 )
@@ -50,6 +54,13 @@ def test_a_wrong_option_is_refused(client, options, text):
 def test_a_wrong_name_of_a_queue_is_refused(client, name):
     with pytest.raises(UsageError, match="a queue's name is a text of 1 to 200 bytes"):
         client.put(None, name, charge(1))
+
+
+@pytest.mark.parametrize("option", ["name", "cron", "zone", "missed"])
+def test_what_is_no_text_of_a_periodic_item_is_refused_by_its_name(client, option):
+    options = {"name": "nightly", "cron": "* * * * *", "zone": "UTC", "missed": "last", option: b"UTC"}
+    with pytest.raises(UsageError, match=f"{option} must be a text, not b'UTC'"):
+        client.declare_periodic(None, "billing", msg=charge(1), **options)
 
 
 def test_the_name_by_which_all_queues_are_found_is_not_that_of_one(client):

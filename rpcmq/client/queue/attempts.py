@@ -15,7 +15,7 @@ from rpcmq.client.failures import FailedItem, ToldFailure
 from rpcmq.client.methods import ASYNC
 from rpcmq.client.process import Process
 from rpcmq.client.queue.items import Item, Reject, RetryLater, set_current_item
-from rpcmq.client.queue.protocol import DONE, FAILED, NO_RESULT, REJECTED, WorkAnswer, WorkOrder
+from rpcmq.client.queue.protocol import DONE, FAILED, MOST_RESULT_BYTES, NO_RESULT, REJECTED, WorkAnswer, WorkOrder
 from rpcmq.client.request import Request, handling
 from rpcmq.core.process.pulse import Pulse
 from rpcmq.core.process.task import Task
@@ -90,7 +90,8 @@ class Attempt:
     def done(self, result: Any) -> list[Any]:
         """The answer to an item whose method has returned ``result``.
 
-        A result that is wanted and cannot be encoded is no reason to do the work again: the reason takes its place.
+        A result that is wanted and cannot be encoded, or is too large, is no reason to do the work again: the reason
+        takes its place.
 
         Raises:
             UsageError: the method has not run, or not to its end.
@@ -103,6 +104,9 @@ class Attempt:
             format, encoded = self._process.codec.encode(result)
         except PayloadError as error:
             format, encoded = NO_RESULT, f"its result cannot be encoded: {error}"[:_LONGEST].encode()
+        if (size := len(encoded)) > MOST_RESULT_BYTES:
+            text = f"its result of {size} bytes is not kept: {MOST_RESULT_BYTES} are the most; keep it elsewhere"
+            format, encoded = NO_RESULT, text.encode()
         return list(self._answer(DONE, format=int(format), result=encoded))
 
     def raised(self, error: BaseException) -> ToldFailure:

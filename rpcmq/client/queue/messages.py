@@ -5,7 +5,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import NamedTuple
 
-__all__ = ["Message"]
+__all__ = ["Message", "message_bytes"]
 
 #: Length of the method, and format.
 _HEAD = Struct(">BB")
@@ -25,8 +25,7 @@ class Message(NamedTuple):
 
     def to_bytes(self) -> bytes:
         """The message as the store keeps it."""
-        method, format, body = self
-        return _HEAD.pack(len(method), format) + method + body
+        return message_bytes(*self)
 
     @classmethod
     def from_bytes(cls, raw: bytes) -> Message:
@@ -34,3 +33,8 @@ class Message(NamedTuple):
         length, format = _HEAD.unpack_from(raw.ljust(_HEAD.size, b"\0"))
         end = _HEAD.size + length
         return cls(raw[_HEAD.size : end], format, raw[end:])
+
+
+def message_bytes(method: bytes, format: int, body: bytes) -> bytes:
+    """A :class:`Message` as the store keeps it."""
+    return _HEAD.pack(len(method), format) + method + body

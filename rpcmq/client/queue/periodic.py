@@ -13,6 +13,7 @@ from rpcmq.client.queue.puts import Producer
 from rpcmq.client.queue.records import pack_records
 from rpcmq.client.queue.steps import Ask, Steps
 from rpcmq.errors import NoConsumer, UsageError
+from rpcmq.payload.bounded_text import short_repr
 
 __all__ = ["declare_periodic", "remove_periodic"]
 
@@ -25,6 +26,9 @@ def declare_periodic(
     Args:
         times: ``cron``, ``zone`` and ``missed``.
     """
+    for option, value in {"name": name, **times}.items():
+        if not isinstance(value, str):
+            raise UsageError(f"{option} must be a text, not {short_repr(value)}")
     args = {"name": name, **times, "record": pack_records([record])}
     answer = yield from _ask_home(producer, queue, "declare_periodic", args, seconds)
     if refusal := answer.get("refusal"):

@@ -32,7 +32,7 @@ class ItemState(NamedTuple):
     text: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class ItemPlace:
     """The place of an item in its queue.
 
@@ -50,6 +50,10 @@ class ItemPlace:
     id: str
     priority: int
     number: int
+
+    def __init__(self, queue: str, owner: str, id: str, priority: int, number: int) -> None:
+        # In one step: a frozen dataclass has its attributes set by a call each, and a put of many makes many of these.
+        self.__dict__.update(queue=queue, owner=owner, id=id, priority=priority, number=number)
 
     @property
     def is_new(self) -> bool:
@@ -100,8 +104,10 @@ class BoundPlace(ItemPlace, Generic[C]):
     @classmethod
     def of(cls, place: ItemPlace, client: C) -> Self:
         """``place``, asked about over ``client``."""
-        made = cls(place.queue, place.owner, place.id, place.priority, place.number)
-        object.__setattr__(made, "_client", client)
+        made = object.__new__(cls)
+        attributes = made.__dict__
+        attributes.update(place.__dict__)
+        attributes["_client"] = client
         return made
 
     def __reduce__(self) -> tuple[Any, ...]:

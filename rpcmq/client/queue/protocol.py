@@ -26,8 +26,10 @@ __all__ = [
     "CLAIMS",
     "DONE",
     "FAILED",
+    "FIRST_MARK",
     "LOOK",
     "MOST_ITEMS",
+    "MOST_RESULT_BYTES",
     "NO_RESULT",
     "OPERATORS",
     "PERIODIC",
@@ -66,6 +68,10 @@ OPERATORS, LOOK, CHANGE, SETTINGS, PERIODIC = "rpcmq.queue.admin", "look", "chan
 DONE, FAILED, REJECTED = "done", "failed", "rejected"
 #: Items of one put, at the most.
 MOST_ITEMS = 10_000
+#: The mark at which an operator's change of all dead items begins, which is made part by part.
+FIRST_MARK = (0, 0, 0, 0)
+#: Bytes of a result, at the most. Routers pass on no answer of a worker that is much larger.
+MOST_RESULT_BYTES = 1 << 20
 #: In place of the format of a result: the reason, as text, for which there is none.
 NO_RESULT = 255
 #: The state of an item about which too many ask.
@@ -110,7 +116,7 @@ class Record(NamedTuple):
 
 
 class PutAnswer(NamedTuple):
-    """The answer to ``put``.
+    """The answer to ``put``. It travels as a list: a pickle of a long tuple is looked through step by step.
 
     Attributes:
         refusal: the reason for which nothing was put; empty: everything was.
@@ -133,7 +139,7 @@ class PutAnswer(NamedTuple):
 
 
 class WorkOrder(NamedTuple):
-    """An item as a worker is given it. It travels as a list: a pickle of a long tuple is looked through step by step.
+    """An item as a worker is given it. It travels as a list, too.
 
     Attributes:
         queue, owner: of the item.

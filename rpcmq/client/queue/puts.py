@@ -31,7 +31,6 @@ from rpcmq.errors import (
 )
 from rpcmq.payload import Codec
 from rpcmq.payload.bounded_text import short_repr
-from rpcmq.transport.originals import allocate_lock
 from rpcmq.transport.shell import ClientShell
 
 __all__ = ["Producer", "PutOptions", "record_of"]
@@ -39,9 +38,9 @@ __all__ = ["Producer", "PutOptions", "record_of"]
 _LONGEST_ID = 255
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class PutOptions:
-    """The options of an item; see :meth:`rpcmq.Client.put`."""
+    """The options of an item, which nobody changes; see :meth:`rpcmq.Client.put`."""
 
     id: str | None = None
     delay: float = 0.0
@@ -60,11 +59,14 @@ class PutOptions:
         if type(self.priority) is not int or self.priority not in PRIORITIES:
             raise UsageError(f"priority must be an integer from 0 to 9, not {short_repr(self.priority)}")
         for name in ("delay", "expires", "keep_result"):
-            if getattr(self, name):
-                check_seconds(name, getattr(self, name))
+            value = getattr(self, name)
+            if value != 0 or value is False:
+                check_seconds(name, value)
+        if self.id is None and self.key is None and self.unique is None:
+            return
         for name in ("id", "key", "unique"):
             value = getattr(self, name)
-            if value is not None and not (isinstance(value, str) and 0 < len(value.encode()) <= _LONGEST_ID):
+            if value is not None and not (isinstance(value, str) and 0 < _size(value) <= _LONGEST_ID):
                 raise UsageError(f"{name} must be a text of 1 to {_LONGEST_ID} bytes, not {short_repr(value)}")
 
     def with_id(self, id: str) -> PutOptions:
@@ -92,8 +94,8 @@ class Producer:
         self._owners: dict[str, str] = {}
         # Of this process alone: a child of a fork makes a producer of its own.
         self._number = randbits(63) or 1
-        self._counter = count(1)
-        self._counting = allocate_lock()
+        #: One step of the interpreter, so that threads need no lock.
+        self._count = count(1).__next__
 
     def record(self, ctx: Any, msg: Mapping[str, Any], options: PutOptions) -> Record:
         """The item as it travels.
@@ -102,10 +104,6 @@ class Producer:
             PayloadError, UsageError: it cannot be encoded, or is no message.
         """
         return record_of(self._codec, ctx, msg, options, self._count)
-
-    def _count(self) -> int:
-        with self._counting:
-            return next(self._counter)
 
     def put(self, queue: str, records: Sequence[Record], seconds: float) -> Steps[list[ItemPlace]]:
         """Put ``records``, all or none, and return once they are on disk.
@@ -285,6 +283,14 @@ def record_of(
 def _opening(queue: str, owner: str) -> Mapping[str, Any]:
     """The message that opens ``queue``: at ``owner`` alone, or, where that is empty, where the nearest owner says."""
     return {"method": "open", "args": {"queue": queue, "version": VERSION, **({"owner": owner} if owner else {})}}
+
+
+def _size(text: str) -> int:
+    """The bytes of ``text``; 0: it cannot be encoded."""
+    try:
+        return len(text.encode())
+    except UnicodeEncodeError:
+        return 0
 
 
 def _was_not_begun(error: CallError | RouterUnreachable) -> bool:

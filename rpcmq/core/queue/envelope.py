@@ -5,7 +5,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import NamedTuple
 
-__all__ = ["Envelope"]
+__all__ = ["Envelope", "envelope_bytes"]
 
 #: Version, time until which it is wanted (milliseconds of the wall clock; 0: for ever), milliseconds for which its
 #: result is kept, lengths of the series and of the unique key.
@@ -29,9 +29,7 @@ class Envelope(NamedTuple):
 
     def to_bytes(self) -> bytes:
         """The envelope as the store keeps it."""
-        message, expires, series, keep_result, unique = self
-        head = _HEAD.pack(_VERSION, expires, keep_result, len(series), len(unique))
-        return b"".join((head, series, unique, message))
+        return envelope_bytes(*self)
 
     @classmethod
     def from_bytes(cls, body: bytes) -> Envelope:
@@ -50,3 +48,8 @@ class Envelope(NamedTuple):
         at = _HEAD.size + series
         end = at + unique
         return cls(body[end:], expires, body[_HEAD.size : at], keep_result, body[at:end])
+
+
+def envelope_bytes(message: bytes, expires: int, series: bytes, keep_result: int, unique: bytes) -> bytes:
+    """An :class:`Envelope` as the store keeps it."""
+    return _HEAD.pack(_VERSION, expires, keep_result, len(series), len(unique)) + series + unique + message

@@ -7,29 +7,26 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from rpcmq.core.queue.envelope import Envelope
-from rpcmq.core.queue.given import Key
+from rpcmq.core.queue.given_item import Key
+from rpcmq.core.queue.pages import PAGE, PAGE_BYTES, End, InTurn, key_of
 from rpcmq.core.queue.port import Items
 from rpcmq.core.queue.queues import Queues
 from rpcmq.core.queue.results import UNKNOWN, Outcome
 from rpcmq.core.queue.work_queue import WorkQueue
 from rpcmq.store.contract import Damaged, Lane, Move, Position, Release, Stored, Verdict
 
-__all__ = ["PAGE", "PAGE_BYTES", "key_of", "move_ready"]
-
-#: Items, and bytes of them, that are read and changed at once.
-PAGE, PAGE_BYTES = 256, 4 << 20
-
-
-def key_of(item: Stored | Damaged) -> Key:
-    """The priority and the number of an item."""
-    return item.lane.priority, item.number
+__all__ = ["move_ready"]
 
 
 def move_ready(
-    queues: Queues, now: float, queue: WorkQueue, target: WorkQueue, then: Callable[[int], object]
+    queues: Queues, now: float, queue: WorkQueue, target: WorkQueue, then: Callable[[int], object], in_turn: InTurn
 ) -> None:  # fmt: skip
-    """Move the items of ``queue`` that are ready now, and no worker has, to ``target``; ``then`` gets their number."""
-    _Move(queues, now, queue, target, then).begin()
+    """Move the items of ``queue`` that are ready now, and no worker has, to ``target``; ``then`` gets their number.
+
+    Args:
+        in_turn: begins each page.
+    """
+    _Move(queues, now, queue, target, then, in_turn).begin()
 
 
 class _Row(NamedTuple):
@@ -43,12 +40,14 @@ class _Row(NamedTuple):
 
 class _Move:
     def __init__(
-        self, queues: Queues, now: float, queue: WorkQueue, target: WorkQueue, then: Callable[[int], object]
+        self, queues: Queues, now: float, queue: WorkQueue, target: WorkQueue, then: Callable[[int], object],
+        in_turn: InTurn,
     ) -> None:  # fmt: skip
         self._store = queues.store
         self._now, self._until = now, queues.wall(now)
         self._queue, self._target = queue, target
         self._then = then
+        self._in_turn = in_turn
         self._count = 0
         lanes = [Lane(queue.name, priority) for priority in queue.lanes]
         self._rows = deque([*map(self._ready, lanes), *map(self._due, lanes)])
@@ -68,20 +67,28 @@ class _Move:
 
     def begin(self) -> None:
         """Move what is in memory, and then what is in the store only."""
-        in_memory = list(self._queue.in_memory)
-        held = self._queue.hold(self._now, map(key_of, in_memory))
-        self._move([item for item in in_memory if key_of(item) in held], self._next_row)
+
+        def first(end: End) -> None:
+            in_memory = list(self._queue.in_memory)
+            held = self._queue.hold(self._now, map(key_of, in_memory))
+            self._move([item for item in in_memory if key_of(item) in held], end, self._next_row)
+
+        self._in_turn(PAGE, first)
 
     def _next_row(self) -> None:
         if self._rows:
             row = self._rows.popleft()
-            self._page(row, row.begin)
+            self._next_page(row, row.begin)
         else:
             self._then(self._count)
 
-    def _page(self, row: _Row, after: Any) -> None:
+    def _next_page(self, row: _Row, after: Any) -> None:
+        self._in_turn(PAGE, lambda end: self._page(row, after, end))
+
+    def _page(self, row: _Row, after: Any, end: End) -> None:
         def take(items: Items) -> None:
             if not items:
+                end()
                 self._next_row()
                 return
             some = [item for item in items if self._may_go(item)]
@@ -92,7 +99,7 @@ class _Move:
         def move(held: set[Key], last: Any, items: Items) -> None:
             some = [item for item in items if isinstance(item, Stored) and key_of(item) in held]
             self._queue.let_go(held.difference(map(key_of, some)), set())
-            self._move(some, lambda: self._page(row, last))
+            self._move(some, end, lambda: self._next_page(row, last))
 
         row.read(after, take)
 
@@ -100,8 +107,8 @@ class _Move:
         is_new = not isinstance(item, Stored) or item.at > self._until
         return not is_new and not self._queue.may_run(self._now, item)
 
-    def _move(self, some: Sequence[Stored], then: Callable[[], object]) -> None:
-        """Move the items ``some``, which are held."""
+    def _move(self, some: Sequence[Stored], end: End, then: Callable[[], object]) -> None:
+        """Move the items ``some``, which are held, end the turn, and go on with ``then``."""
         queue, target, due = self._queue, self._target, self._until + 1
         held = set(map(key_of, some))
         changes = [
@@ -125,6 +132,7 @@ class _Move:
                     number = verdict.number
                     target.accepted(item._replace(position=Position(number=number), lane=change.to, number=number))
             target.on_ready()
+            end()
             then()
 
         self._store.apply(

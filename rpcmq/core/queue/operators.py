@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from rpcmq.core.queue.given import Key
-from rpcmq.core.queue.moving import PAGE, PAGE_BYTES, key_of, move_ready
+from rpcmq.core.queue.dead_items import DeadItems, Progress
+from rpcmq.core.queue.given_item import Key
+from rpcmq.core.queue.moving import move_ready
+from rpcmq.core.queue.pages import PAGE, PAGE_BYTES, InTurn, at_once, key_of
 from rpcmq.core.queue.port import Items
 from rpcmq.core.queue.queues import DRAINING, PAUSED, Queues
 from rpcmq.core.queue.story import Story
@@ -27,7 +29,6 @@ from rpcmq.store.contract import (
     Position,
     Revive,
     Stored,
-    Verdict,
 )
 
 __all__ = ["PEEK_STATES", "Operators"]
@@ -40,9 +41,14 @@ Count = Callable[[int], object]
 
 
 class Operators:
-    """Changes ``queues`` for operators."""
+    """Changes ``queues`` for operators.
 
-    def __init__(self, queues: Queues) -> None:
+    Args:
+        in_turn: begins what is done page by page.
+    """
+
+    def __init__(self, queues: Queues, in_turn: InTurn = at_once) -> None:
+        self._in_turn = in_turn
         self._queues = queues
         self._store = queues.store
 
@@ -122,13 +128,17 @@ class Operators:
 
     # --- dead items --------------------------------------------------------------------------
 
-    def retry(self, now: float, name: str, then: Count, keys: Sequence[Key] | None = None) -> None:
+    def retry(
+        self, now: float, name: str, then: Count, keys: Sequence[Key] | None = None,
+        progress: Progress | None = None,
+    ) -> None:  # fmt: skip
         """Put dead items again, to be tried as often as new ones; ``then`` gets their number.
 
         Each gets another number, and keeps its id. Damaged ones stay dead.
 
         Args:
             keys: priority and number of those that are meant; None: all.
+            progress: where all are changed, where to begin; and how far it has come.
         """
         queue, due = self._queues.queue(name), self._queues.wall(now) + 1
 
@@ -138,27 +148,35 @@ class Operators:
         def done(item: Stored | Damaged, number: int) -> None:
             queue.postponed(item.lane, number, size_of(item))
 
-        self._each_dead(now, queue, keys, change, done, then)
+        self._each_dead(now, queue, keys, change, done, then, progress)
 
-    def drop(self, now: float, name: str, then: Count, keys: Sequence[Key] | None = None) -> None:
+    def drop(
+        self, now: float, name: str, then: Count, keys: Sequence[Key] | None = None,
+        progress: Progress | None = None,
+    ) -> None:  # fmt: skip
         """Forget dead items for ever; ``then`` gets their number.
 
         Args:
             keys: priority and number of those that are meant; None: all.
+            progress: where all are changed, where to begin; and how far it has come.
         """
 
         def change(item: Stored | Damaged) -> Change:
             return Forget(item.lane, item.number)
 
-        self._each_dead(now, self._queues.queue(name), keys, change, lambda item, number: None, then)
+        self._each_dead(now, self._queues.queue(name), keys, change, lambda item, number: None, then, progress)
 
-    def move_dead(self, now: float, name: str, to: str, then: Count, keys: Sequence[Key] | None = None) -> None:
+    def move_dead(
+        self, now: float, name: str, to: str, then: Count, keys: Sequence[Key] | None = None,
+        progress: Progress | None = None,
+    ) -> None:  # fmt: skip
         """Put dead items into the queue ``to``, to be tried as often as new ones; ``then`` gets their number.
 
         They end here in the commit that puts them there, so that none is lost, and none is there twice.
 
         Args:
             keys: priority and number of those that are meant; None: all.
+            progress: where all are changed, where to begin; and how far it has come.
 
         Raises:
             ValueError: it is the same queue.
@@ -173,7 +191,7 @@ class Operators:
         def done(item: Stored | Damaged, number: int) -> None:
             target.postponed(item.lane._replace(queue=to), number, size_of(item))
 
-        self._each_dead(now, self._queues.queue(name), keys, change, done, then)
+        self._each_dead(now, self._queues.queue(name), keys, change, done, then, progress)
 
     def _target(self, name: str, to: str) -> WorkQueue:
         if name == to:
@@ -183,45 +201,14 @@ class Operators:
     def _each_dead(
         self, now: float, queue: WorkQueue, keys: Sequence[Key] | None,
         change: Callable[[Stored | Damaged], Change | None], done: Callable[[Stored | Damaged, int], object],
-        then: Count,
+        then: Count, progress: Progress | None,
     ) -> None:  # fmt: skip
-        """Change the items ``keys``, or all that are dead now, page by page."""
-        until, count = self._queues.wall(now), 0
-        wanted = None if keys is None else list(keys)
-
-        def read(after: Position) -> None:
-            if wanted is None:
-                self._store.read_dead(queue.name, after, PAGE, PAGE_BYTES, take)
-            elif wanted:
-                priority, number = wanted.pop(0)
-                self._store.find(Lane(queue.name, priority), number, take_one)
-            else:
-                then(count)
-
-        def take_one(found: Found | None) -> None:
-            change_all([found.item] if found is not None and found.state == "dead" else [], Position())
-
-        def take(items: Items) -> None:
-            if not items or items[0].position.due > until:
-                then(count)
-            else:
-                change_all(items, items[-1].position)
-
-        def change_all(items: Items, after: Position) -> None:
-            changes = [(item, made) for item in items if (made := change(item)) is not None]
-
-            def changed(verdicts: list[Verdict]) -> None:
-                nonlocal count
-                for (item, _), verdict in zip(changes, verdicts, strict=True):
-                    if verdict.number:
-                        count += 1
-                        queue.undead(item)
-                        done(item, verdict.number)
-                read(after)
-
-            self._store.apply([made for _, made in changes], changed)
-
-        read(Position())
+        progress = Progress() if progress is None else progress
+        items = DeadItems(self._store, queue, change, done, then, self._in_turn)
+        if keys is None:
+            items.change_all(now, progress)
+        else:
+            items.change_some(keys, progress)
 
     # --- ready items -------------------------------------------------------------------------
 
@@ -234,7 +221,7 @@ class Operators:
         Raises:
             ValueError: it is the same queue.
         """
-        move_ready(self._queues, now, self._queues.queue(name), self._target(name, to), then)
+        move_ready(self._queues, now, self._queues.queue(name), self._target(name, to), then, self._in_turn)
 
     # --- queues ------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import NamedTuple
 
+from rpcmq.core.common.text import shorten
 from rpcmq.core.queue.schedule import Schedule
 
 __all__ = ["LONGEST_NAME", "MISSED", "MOST_MESSAGE_BYTES", "Periodic", "PeriodicKey", "check_name", "item_id"]
@@ -58,6 +59,9 @@ class Periodic:
             ValueError: one of them cannot be; the text names it.
         """
         check_name(self.name)
+        for name in ("cron", "zone"):
+            if type(value := getattr(self, name)) is not str:
+                raise ValueError(f"{name} must be a text, not {shorten(repr(value))}")
         if not 0 <= self.expires < _LONGEST:
             raise ValueError(f"expires must be a number of seconds, not {self.expires!r}")
         if self.missed not in MISSED:
@@ -96,7 +100,8 @@ def check_name(name: object) -> str:
     Raises:
         ValueError: it is none.
     """
-    if isinstance(name, str) and 0 < len(name.encode()) <= LONGEST_NAME and name.isprintable() and "@" not in name:
+    # What is printable can be encoded, too.
+    if isinstance(name, str) and name.isprintable() and 0 < len(name.encode()) <= LONGEST_NAME and "@" not in name:
         return name
     text = f"a printable text of 1 to {LONGEST_NAME} bytes without an @"
     raise ValueError(f"the name of a periodic item must be {text}, not {str(name)[:LONGEST_NAME]!r}")

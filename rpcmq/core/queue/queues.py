@@ -7,14 +7,15 @@ from functools import partial
 from itertools import count
 from typing import NamedTuple
 
+from rpcmq.core.queue.asker_room import AskerRoom
 from rpcmq.core.queue.due_items import DueItems
-from rpcmq.core.queue.envelope import Envelope
+from rpcmq.core.queue.envelope import Envelope, envelope_bytes
 from rpcmq.core.queue.incoming import IncomingItems, by_clock
 from rpcmq.core.queue.lanes import HORIZON
 from rpcmq.core.queue.policy import Policy
 from rpcmq.core.queue.port import StorePort
 from rpcmq.core.queue.refusals import Refused
-from rpcmq.core.queue.results import AskerRoom
+from rpcmq.core.queue.results import MOST_OF_ALL
 from rpcmq.core.queue.story import Ending, Story
 from rpcmq.core.queue.work_queue import WorkQueue
 from rpcmq.store.contract import (
@@ -93,7 +94,7 @@ class Queues:
         self._is_clean = recovered.epoch == 1 or CLEAN in recovered.notes
         self._queues: dict[str, WorkQueue] = {}
         self._fences = count(1)
-        self._asker_room = AskerRoom()
+        self._asker_room = AskerRoom(MOST_OF_ALL)
         postponed = [lane for lane, number in recovered.postponed.items() if number]
         self._due = DueItems(store, postponed, wall, self._has_room_for_due, self._became_due, on_earlier)
         self._now = now
@@ -191,14 +192,13 @@ class Queues:
         lanes = {priority: Lane(name, priority) for priority in {item.priority for item in items}}
         puts = [
             Put(
-                lanes[item.priority],
-                Envelope(
-                    item.message, item.expires, item.series, int(item.keep_result * 1000), item.unique
-                ).to_bytes(),
-                item.put_at or at, item.due if item.due > at else 0, item.id, item.maker, item.digest, item.incoming,
-                item.unique,
+                lanes[priority],
+                envelope_bytes(message, expires, series, int(keep_result * 1000), unique),
+                put_at or at, due if due > at else 0, id, maker, digest, incoming, unique,
             )
-            for item in items
+            for (
+                message, digest, id, maker, priority, due, expires, series, put_at, incoming, keep_result, unique,
+            ) in items
         ]  # fmt: skip
         size = sum([len(put.body) for put in puts])
         # What is in the database already takes no more room there.
@@ -226,7 +226,7 @@ class Queues:
                 if put.due and verdict.number:
                     queue.postponed(put.lane, verdict.number, len(put.body))
                 elif verdict.number:
-                    position = Position(number=verdict.number)
+                    position = Position(0, 0, verdict.number)
                     queue.accepted(Stored(position, put.lane, verdict.number, put.at, put.id, put.maker, put.body, b""))
                 elif verdict.is_known:
                     queue.may_have_more(put.lane)

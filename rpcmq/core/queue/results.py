@@ -11,13 +11,14 @@ from collections.abc import Callable
 from hashlib import sha256
 from typing import NamedTuple
 
-from rpcmq.core.queue.given import Key
+from rpcmq.core.queue.asker_room import AskerRoom
+from rpcmq.core.queue.given_item import Key
 from rpcmq.core.queue.item_ids import id_of, is_other
 from rpcmq.core.queue.port import StorePort
 from rpcmq.core.queue.story import Story
 from rpcmq.store.contract import KEPT_OVERHEAD, Damaged, Expire, Found, Keep, Lane, Stored, Verdict
 
-__all__ = ["CANCELLED", "DEAD", "DONE", "REFUSED", "RUNNING", "UNKNOWN", "WAITING", "AskerRoom", "Outcome", "Results"]
+__all__ = ["CANCELLED", "DEAD", "DONE", "MOST_OF_ALL", "REFUSED", "RUNNING", "UNKNOWN", "WAITING", "Outcome", "Results"]
 
 #: The states of :class:`Outcome`.
 WAITING, RUNNING, DONE, DEAD, CANCELLED, UNKNOWN = "waiting", "running", "done", "dead", "cancelled", "unknown"
@@ -26,7 +27,7 @@ REFUSED = "refused"
 #: Bytes of one result that is kept.
 _MOST_BYTES = 1 << 20
 #: Askers that wait for ends at the same time, of one queue, and of all: each takes some 5 KB.
-_MOST_ASKERS, _MOST_OF_ALL = 10_000, 20_000
+_MOST_ASKERS, MOST_OF_ALL = 10_000, 20_000
 _LETTERS = {b"d": DONE, b"l": DONE, b"c": CANCELLED}
 #: Bytes of the digest of an item's id, which is kept with its result.
 _DIGEST = 8
@@ -50,22 +51,6 @@ class Outcome(NamedTuple):
         return self.state not in (WAITING, RUNNING)
 
 
-class AskerRoom:
-    """The room for those who wait for ends, which the queues of an owner share.
-
-    Attributes:
-        count: of those who wait.
-    """
-
-    def __init__(self) -> None:
-        self.count = 0
-
-    @property
-    def is_full(self) -> bool:
-        """Whether no more are to wait."""
-        return self.count >= _MOST_OF_ALL
-
-
 _NOT_THERE = Outcome(UNKNOWN, text="it has ended, or is in another queue, and no result of it is kept")
 
 
@@ -87,10 +72,10 @@ class Results:
         #: Bytes of the results that are kept, or are being stored.
         self.size = 0
         #: By item, in the order in which they have asked.
-        self._askers: dict[Key, dict[Callable[[str, Outcome], object], None]] = {}
-        self._count = 0
+        self._askers: dict[Key, dict[Callable[[str, Outcome], object], _Wait]] = {}
+        self._room = AskerRoom(_MOST_ASKERS)
         #: Shared with other queues.
-        self.room = AskerRoom()
+        self.room = AskerRoom(MOST_OF_ALL)
         self._is_expiring = False
 
     # --- ends --------------------------------------------------------------------------------
@@ -114,9 +99,9 @@ class Results:
 
     def ended(self, item: Stored | Damaged, outcome: Outcome) -> None:
         """An item has ended, durably: tell those who wait for that."""
-        askers = self._askers.pop((item.lane.priority, item.number), ()) if self._askers else ()
-        self._counted(-len(askers))
-        for asker in askers:
+        askers = self._askers.pop((item.lane.priority, item.number), {}) if self._askers else {}
+        for asker, wait in askers.items():
+            self._leave(wait)
             asker(id_of(item), outcome)
 
     def expire(self, now: int) -> None:
@@ -155,18 +140,19 @@ class Results:
 
     def wait(
         self, priority: int, number: int, then: Callable[[Outcome], object],
-        asked: Callable[[], object] = lambda: None, id: str = "",
+        asked: Callable[[], object] = lambda: None, id: str = "", origin: bytes = b"",
     ) -> Callable[[], bool]:  # fmt: skip
         """Tell ``then`` how the item has ended, once it has; return a function that forgets the question.
 
         That one returns whether there was anything to forget. Where too many wait, ``then`` is told at once how it has
-        ended, or :data:`REFUSED`.
+        ended, or :data:`REFUSED`, or is told that when another one has less than an equal share of all.
 
         Args:
             asked: called when the store was asked whether it has ended already.
             id: as for :meth:`ask`.
+            origin: the process that asks.
         """
-        if self._count >= _MOST_ASKERS or self.room.is_full:
+        if not (self._room.admits(origin) and self.room.admits(origin)):
             self._ask_once(priority, number, then, asked, id)
             return lambda: False
         key = priority, number
@@ -174,18 +160,23 @@ class Results:
         def told(ended: str, outcome: Outcome) -> None:
             then(_NOT_THERE if is_other(ended, id) else outcome)
 
-        self._askers.setdefault(key, {})[told] = None
-        self._counted(1)
-
         def forget() -> bool:
             askers = self._askers.get(key, {})
             if told not in askers:
                 return False
             del askers[told]
-            self._counted(-1)
+            self._leave(wait)
             if not askers:
                 del self._askers[key]
             return True
+
+        def send_away() -> None:
+            if forget():
+                then(self._refused())
+
+        wait = self._askers.setdefault(key, {})[told] = _Wait(origin, send_away)
+        self._room.enter(*wait)
+        self.room.enter(*wait)
 
         def found(outcome: Outcome) -> None:
             # It may have ended, and been told, while the store was asked.
@@ -200,15 +191,24 @@ class Results:
         self, priority: int, number: int, then: Callable[[Outcome], object], asked: Callable[[], object], id: str
     ) -> None:
         def found(outcome: Outcome) -> None:
-            text = f"queue {self._queue!r}: too many wait for the ends of items already: ask again"
-            then(outcome if outcome.is_end else Outcome(REFUSED, text=text))
+            then(outcome if outcome.is_end else self._refused())
             asked()
 
         self.ask(priority, number, found, id)
 
-    def _counted(self, more: int) -> None:
-        self._count += more
-        self.room.count += more
+    def _refused(self) -> Outcome:
+        return Outcome(REFUSED, text=f"queue {self._queue!r}: too many wait for the ends of items already: ask again")
+
+    def _leave(self, wait: _Wait) -> None:
+        self._room.leave(*wait)
+        self.room.leave(*wait)
+
+
+class _Wait(NamedTuple):
+    """One who waits: the process, and what sends it away."""
+
+    origin: bytes
+    send_away: Callable[[], object]
 
 
 def _digest(id: str) -> bytes:

@@ -16,7 +16,7 @@ from typing import Any
 from rpcmq.core.common.token_bucket import TokenBucket
 from rpcmq.core.queue.ages import Ages
 from rpcmq.core.queue.envelope import Envelope
-from rpcmq.core.queue.given import Given, Key
+from rpcmq.core.queue.given_item import Given, Key
 from rpcmq.core.queue.lanes import Lanes
 from rpcmq.core.queue.policy import Policy
 from rpcmq.core.queue.port import StorePort

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import psycopg
@@ -21,37 +20,24 @@ MANY = (1000, 1 << 20)
 MESSAGE = {"method": "charge", "args": {"invoice": 17}}
 
 
-@pytest.fixture
-def store(database: str) -> Iterator[PostgresStore]:
-    """The store of a router."""
-    store = PostgresStore(database, "a")
-    yield store
-    store.close()
-
-
-@pytest.fixture
-def connection(store: PostgresStore, database: str) -> Iterator[Any]:
-    """A user's connection."""
-    with psycopg.connect(database) as connection:
-        yield connection
-
-
-def take_up(store: PostgresStore) -> list[Incoming]:
+def take_up(postgres_store: PostgresStore) -> list[Incoming]:
     """Put the items that are there, as an owner does."""
-    found = store.read_incoming(*MANY)
-    store.apply([Put(it.lane, it.message, it.at, it.due, it.id, it.maker, it.digest, it.place) for it in found])
+    found = postgres_store.read_incoming(*MANY)
+    postgres_store.apply(
+        [Put(it.lane, it.message, it.at, it.due, it.id, it.maker, it.digest, it.place) for it in found]
+    )
     return found
 
 
 def test_an_item_is_there_with_the_commit_and_only_then(
-    connection: Any, store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+    user_session: Any, postgres_store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    connection.execute("CREATE TEMP TABLE orders (n INT)")
+    user_session.execute("CREATE TEMP TABLE orders (n INT)")
     monkeypatch.setattr(time, "time", lambda: 17.0)
-    id = rpcmq.put_in(connection, {"user": "ann"}, "billing", MESSAGE, priority=5, key="ann", delay=60, expires=3600)
-    assert store.read_incoming(*MANY) == []
-    connection.commit()
-    (item,) = take_up(store)
+    id = rpcmq.put_in(user_session, {"user": "ann"}, "billing", MESSAGE, priority=5, key="ann", delay=60, expires=3600)
+    assert postgres_store.read_incoming(*MANY) == []
+    user_session.commit()
+    (item,) = take_up(postgres_store)
     assert item.lane == Lane("billing", 5) and item.series == b"ann"
     assert (item.due - item.at, item.expires - item.at) == (60_000, 3_600_000)
     assert 0 <= item.now - item.at < 60_000, "by the clock of the database, whatever that of the user shows"
@@ -59,53 +45,53 @@ def test_an_item_is_there_with_the_commit_and_only_then(
     method, format, body = Message.from_bytes(item.message)
     assert method == b"charge"
     assert rpcmq.Codec().decode(format, body) == {"context": {"user": "ann"}, "args": {"invoice": 17}}
-    assert take_up(store) == []
+    assert take_up(postgres_store) == []
 
 
-def test_an_item_takes_its_unique_key_along(connection: Any, store: PostgresStore) -> None:
-    rpcmq.put_in(connection, None, "billing", MESSAGE, unique="refresh-7")
-    connection.commit()
-    (item,) = take_up(store)
+def test_an_item_takes_its_unique_key_along(user_session: Any, postgres_store: PostgresStore) -> None:
+    rpcmq.put_in(user_session, None, "billing", MESSAGE, unique="refresh-7")
+    user_session.commit()
+    (item,) = take_up(postgres_store)
     assert item.unique == b"refresh-7"
 
 
-def test_a_result_cannot_be_kept_for_want_of_a_receipt(connection: Any) -> None:
+def test_a_result_cannot_be_kept_for_want_of_a_receipt(user_session: Any) -> None:
     with pytest.raises(UsageError, match=r"put_in\(\) keeps no result, because it has no receipt to ask for one with"):
-        rpcmq.put_in(connection, None, "billing", MESSAGE, keep_result=60)
+        rpcmq.put_in(user_session, None, "billing", MESSAGE, keep_result=60)
 
 
-def test_a_rollback_puts_nothing(connection: Any, store: PostgresStore) -> None:
-    rpcmq.put_in(connection, None, "billing", MESSAGE)
-    connection.rollback()
-    assert store.read_incoming(*MANY) == []
+def test_a_rollback_puts_nothing(user_session: Any, postgres_store: PostgresStore) -> None:
+    rpcmq.put_in(user_session, None, "billing", MESSAGE)
+    user_session.rollback()
+    assert postgres_store.read_incoming(*MANY) == []
 
 
-def test_an_id_is_put_once(connection: Any, store: PostgresStore) -> None:
+def test_an_id_is_put_once(user_session: Any, postgres_store: PostgresStore) -> None:
     def put(invoice: int = 17, queue: str = "billing") -> str:
-        return rpcmq.put_in(connection, None, queue, {"method": "charge", "args": {"invoice": invoice}}, id="i")
+        return rpcmq.put_in(user_session, None, queue, {"method": "charge", "args": {"invoice": invoice}}, id="i")
 
     assert [put(), put()] == ["i", "i"]
     text = "queue 'billing' has an item of other content with the id 'i'"
     with pytest.raises(PutRefused, match=text):
         put(18)
-    connection.commit()  # an item that is refused does not end the transaction
-    assert len(take_up(store)) == 1
+    user_session.commit()  # an item that is refused does not end the transaction
+    assert len(take_up(postgres_store)) == 1
     assert put() == "i"
     with pytest.raises(PutRefused, match=text):
         put(18)
     put(18, "images")
-    connection.commit()
-    assert [each.lane.queue for each in take_up(store)] == ["images"]
+    user_session.commit()
+    assert [each.lane.queue for each in take_up(postgres_store)] == ["images"]
 
 
-def test_rows_of_another_kind_do_no_harm(store: PostgresStore, database: str) -> None:
-    with psycopg.connect(database, row_factory=dict_row) as connection:
-        rpcmq.put_in(connection, None, "billing", MESSAGE, id="i")
-        assert rpcmq.put_in(connection, None, "billing", MESSAGE, id="i") == "i"
-    assert len(take_up(store)) == 1
+def test_rows_of_another_kind_do_no_harm(postgres_store: PostgresStore, database: str) -> None:
+    with psycopg.connect(database, row_factory=dict_row) as user_session:
+        rpcmq.put_in(user_session, None, "billing", MESSAGE, id="i")
+        assert rpcmq.put_in(user_session, None, "billing", MESSAGE, id="i") == "i"
+    assert len(take_up(postgres_store)) == 1
 
 
-def test_what_cannot_be_put_is_refused(connection: Any, store: PostgresStore, database: str) -> None:
+def test_what_cannot_be_put_is_refused(user_session: Any, postgres_store: PostgresStore, database: str) -> None:
     wrong: list[tuple[type[Exception], tuple[Any, ...], dict[str, Any]]] = [
         (UsageError, ("", MESSAGE), {}),
         (UsageError, ("billing", {"args": {}}), {}),
@@ -116,7 +102,7 @@ def test_what_cannot_be_put_is_refused(connection: Any, store: PostgresStore, da
     ]
     for error, arguments, options in wrong:
         with pytest.raises(error):
-            rpcmq.put_in(connection, None, *arguments, **options)
+            rpcmq.put_in(user_session, None, *arguments, **options)
     with psycopg.connect(database, autocommit=True) as alone:
         with pytest.raises(UsageError, match=r"put_in\(\) needs a transaction.*\(autocommit=True\)"):
             rpcmq.put_in(alone, None, "billing", MESSAGE)
@@ -126,29 +112,29 @@ def test_what_cannot_be_put_is_refused(connection: Any, store: PostgresStore, da
     with pytest.raises(UsageError, match=r"put_in\(\) needs a connection to PostgreSQL, not one of sqlite3"):
         rpcmq.put_in(sqlite, None, "billing", MESSAGE)
     sqlite.close()
-    assert len(take_up(store)) == 1
+    assert len(take_up(postgres_store)) == 1
 
 
 def test_a_database_without_queues_is_told(database: str) -> None:
     for id in (None, "i"):
-        with psycopg.connect(database) as connection:
+        with psycopg.connect(database) as user_session:
             with pytest.raises(UsageError, match=r"this database has no queues: .*queue.store"):
-                rpcmq.put_in(connection, None, "billing", MESSAGE, id=id)
-            connection.rollback()
+                rpcmq.put_in(user_session, None, "billing", MESSAGE, id=id)
+            user_session.rollback()
 
 
-def test_a_role_needs_few_rights(store: PostgresStore, database: str) -> None:
+def test_a_role_needs_few_rights(postgres_store: PostgresStore, database: str) -> None:
     with psycopg.connect(database, autocommit=True) as owner:
         owner.execute("DROP ROLE IF EXISTS app")
         owner.execute("CREATE ROLE app LOGIN")
-        with psycopg.connect(database.replace("rpcmq@", "app@")) as connection:
+        with psycopg.connect(database.replace("rpcmq@", "app@")) as user_session:
             with pytest.raises(UsageError, match=r"has no right to the queues .*GRANT USAGE ON SCHEMA"):
-                rpcmq.put_in(connection, None, "billing", MESSAGE)
-            connection.rollback()
+                rpcmq.put_in(user_session, None, "billing", MESSAGE)
+            user_session.rollback()
             owner.execute("GRANT USAGE ON SCHEMA rpcmq TO app")
             owner.execute("GRANT SELECT, INSERT ON rpcmq.incoming TO app")
             owner.execute("GRANT SELECT ON rpcmq.ids TO app")
-            rpcmq.put_in(connection, None, "billing", MESSAGE)
-            rpcmq.put_in(connection, None, "billing", MESSAGE, id="i")
+            rpcmq.put_in(user_session, None, "billing", MESSAGE)
+            rpcmq.put_in(user_session, None, "billing", MESSAGE, id="i")
         owner.execute("DROP OWNED BY app")
-    assert len(take_up(store)) == 2
+    assert len(take_up(postgres_store)) == 2

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from rpcmq.core.queue.dead_items import Progress
 from rpcmq.core.queue.operators import Operators
+from rpcmq.core.queue.pages import PAGE
 from rpcmq.core.queue.policy import Policy
 from rpcmq.core.queue.queues import NewItem
 from rpcmq.core.queue.refusals import Draining, Refused
@@ -125,6 +128,60 @@ def test_dead_items_are_dropped(world: World) -> None:
     assert ask(world, "drop", world.now, "billing") == 2
     assert peek(world, "dead") == [] and world.queue.figures(world.now)["dead"] == 0
     assert world.take_all() == [b"alive"]
+
+
+@pytest.mark.parametrize("verb", [("retry", "billing"), ("drop", "billing"), ("move_dead", "billing", "other")])
+def test_each_page_of_dead_items_has_a_turn_and_others_have_theirs_between(world: World, verb: tuple[str, ...]) -> None:
+    bury(world, *(b"%d" % number for number in range(2 * PAGE + 1)))
+    turns: list[tuple[int, Callable[[Callable[[], object]], object]]] = []
+    ends: list[None] = []
+    counts: list[int] = []
+    operators = Operators(world.queues, lambda work, begin: turns.append((work, begin)))
+    getattr(operators, verb[0])(world.now, *verb[1:], counts.append)
+    for page in range(1, 5):
+        ((work, begin),) = turns
+        assert work == PAGE and not counts, "nothing goes on until it is its turn"
+        turns.clear()
+        begin(lambda: ends.append(None))
+        world.run()
+        assert len(ends) == page, "a turn ends with its page"
+    assert counts == [2 * PAGE + 1] and not turns
+
+
+def test_ready_items_are_moved_turn_by_turn(world: World) -> None:
+    world.put(*(b"%d" % number for number in range(PAGE)))
+    works: list[int] = []
+    under_way: list[None] = []
+    counts: list[int] = []
+
+    def in_turn(work: int, begin: Callable[[Callable[[], object]], object]) -> None:
+        assert not under_way, "a step begins once the one before has ended"
+        works.append(work)
+        under_way.append(None)
+        begin(under_way.pop)
+
+    Operators(world.queues, in_turn).move_ready(world.now, "billing", "other", counts.append)
+    world.run()
+    assert counts == [PAGE] and not under_way and set(works) == {PAGE} and len(works) > 2
+
+
+def test_a_change_of_dead_items_stops_after_a_part_and_goes_on_there(world: World) -> None:
+    bury(world, *(b"%d" % number for number in range(3 * PAGE)))
+    progress = Progress(most=PAGE + 1)
+    assert ask(world, "drop", world.now, "billing", progress=progress) == 2 * PAGE
+    assert progress.after is not None
+    world.advance(1)
+    bury(world, b"died later")
+    assert ask(world, "drop", world.now, "billing", progress=progress) == PAGE and progress.after is None
+    assert [message for _, _, message in peek(world, "dead")] == [b"died later"]
+
+
+def test_those_of_many_named_items_that_stay_as_they_are_are_told(world: World) -> None:
+    bury(world, *(b"%d" % number for number in range(PAGE + 10)))
+    progress = Progress()
+    keys = [(0, number) for number in (*range(1, PAGE + 11), 999_999)] + [(5, 1)]
+    assert ask(world, "retry", world.now, "billing", keys=keys, progress=progress) == PAGE + 10
+    assert progress.missed == [(0, 999_999), (5, 1)]
 
 
 def test_two_operators_drop_the_same_items(world: World) -> None:

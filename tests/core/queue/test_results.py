@@ -16,9 +16,9 @@ def asked(world: World, number: int, id: str = "") -> Outcome:
     return outcome
 
 
-def waits(world: World, number: int, id: str = "") -> list[Outcome]:
+def waits(world: World, number: int, id: str = "", origin: bytes = b"") -> list[Outcome]:
     outcomes: list[Outcome] = []
-    world.queue.results.wait(0, number, outcomes.append, id=id)
+    world.queue.results.wait(0, number, outcomes.append, id=id, origin=origin)
     return outcomes
 
 
@@ -78,7 +78,7 @@ def test_whoever_waits_for_what_has_ended_is_told_at_once(world: World) -> None:
     late = waits(world, 1)
     world.run()
     assert both == late == [Outcome("done", b"42")]
-    assert world.queue.results._count == 0 and not world.queue.results._askers
+    assert world.queue.results._room.count == 0 and not world.queue.results._askers
 
 
 def test_whoever_does_not_wait_any_more_is_forgotten(world: World) -> None:
@@ -90,7 +90,7 @@ def test_whoever_does_not_wait_any_more_is_forgotten(world: World) -> None:
     forget()
     world.queue.done(world.taken().fence)
     world.run()
-    assert not outcomes and world.queue.results._count == 0
+    assert not outcomes and world.queue.results._room.count == 0
 
 
 def test_where_too_many_wait_the_others_hear_what_is_known_now(world: World) -> None:
@@ -105,7 +105,26 @@ def test_where_too_many_wait_the_others_hear_what_is_known_now(world: World) -> 
     cancel(world.queues, world.now, "billing", 0, 2, lambda answer: None)
     world.run()
     assert first == [Outcome("cancelled")] and len(refused) == 1
-    assert world.queue.results._count == world.queue.results.room.count == 0
+    assert world.queue.results._room.count == world.queue.results.room.count == 0
+
+
+def test_one_process_cannot_take_all_the_room_of_those_who_wait(world: World) -> None:
+    world.put(b"waits", keep_result=60)
+    results = world.queue.results
+    greedy: list[Outcome] = []
+    for _ in range(10_000):
+        results.wait(0, 1, greedy.append, origin=b"greedy")
+    honest = [waits(world, 1, origin=b"honest %d" % number) for number in range(3)]
+    world.run()
+    assert [each.state for each in greedy] == ["refused"] * 3, "its oldest make way"
+    assert honest == [[], [], []]
+    results.wait(0, 1, greedy.append, origin=b"greedy")
+    world.run()
+    assert len(greedy) == 4 and results._room.count == results.room.count == 10_000
+    world.queue.done(world.taken().fence, result=b"42", now=world.now)
+    world.run()
+    assert honest == [[Outcome("done", b"42")]] * 3 and len(greedy) == 10_001
+    assert results._room.count == results.room.count == 0 and not results._room._waits
 
 
 def test_all_queues_of_an_owner_share_the_room_of_those_who_wait(world: World) -> None:
@@ -160,4 +179,4 @@ def test_of_another_item_in_that_place_nothing_is_told(world: World) -> None:
     assert ours == [Outcome("done", b"42")] and [each.state for each in others] == ["unknown"]
     assert asked(world, 1, "invoice-1") == asked(world, 1) == Outcome("done", b"42")
     assert asked(world, 1, "invoice-2") == others[0]
-    assert world.queue.results._count == 0
+    assert world.queue.results._room.count == 0

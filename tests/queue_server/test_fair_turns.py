@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from rpcmq.client.queue.protocol import Crowded
-from rpcmq.queue_server.turns import MOST_BYTES, MOST_WORK, Turns
+from rpcmq.queue_server.fair_turns import MOST_BYTES, MOST_WORK, Turns
 
 
 class Store:
