@@ -1,0 +1,305 @@
+"""Takes messages of syslog over TCP and UDP, and publishes each as an event."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import struct
+from collections import deque
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import asdict
+from time import monotonic
+from typing import Any
+
+import gevent
+from gevent.event import Event
+from gevent.pool import Pool
+from gevent.server import StreamServer
+from gevent.socket import socket as GeventSocket
+
+from rpcmq.client import Client
+from rpcmq.client.limited_log import RateLimitedLog
+from rpcmq.errors import ConfigError, LinkLost, Overloaded, RouterUnreachable, RpcError
+from rpcmq.syslog.counters import Counters
+from rpcmq.syslog.framing import Frame, Framing, OutOfStep
+from rpcmq.syslog.messages import MalformedMessage, parse_message
+from rpcmq.syslog.settings import SyslogSettings
+from rpcmq.syslog.topics import topic_of
+
+__all__ = ["FrontEnd"]
+
+_RECEIVE_BYTES = 64 * 1024
+#: Bytes of datagrams that the kernel keeps, if it may, while this process does something else.
+_KERNEL_BYTES = 4 * 1024 * 1024
+#: Bytes of memory that a datagram takes beside its own.
+_DATAGRAM_OVERHEAD = 500
+#: Messages after which others have their turn.
+_TURN = 100
+_SO_RXQ_OVFL = 40  # Linux; Python has no name for it
+_DROPPED = struct.Struct("=I")
+_SAMPLE_SECONDS = 1.0
+
+
+class FrontEnd:
+    """Listens as ``settings`` say, and publishes by ``client``.
+
+    While the router takes no events, connections over TCP are not read, so that their senders wait; what comes over UDP
+    is kept within ``udp.max_waiting_bytes``, and then lost, and counted.
+
+    Raises:
+        ConfigError: an address cannot be listened at.
+    """
+
+    def __init__(self, client: Client, settings: SyslogSettings) -> None:
+        self._client = client
+        self._settings = settings
+        self._log = RateLimitedLog(logging.getLogger("rpcmq.syslog"))
+        self._tcp, self._udp = Counters(), Counters()
+        self._receiver: Any = None
+        self._publisher: Any = None
+        self._sampler: Any = None
+        self._pool = Pool(settings.tcp.max_connections)
+        self._connections: set[Any] = set()
+        self._waiting: deque[tuple[Frame, str]] = deque()
+        self._waiting_bytes = 0
+        self._have_waiting = Event()
+        self._stopped = self._all_received = False
+        self._stream: StreamServer | None = None
+        self._datagrams: Any = None
+        if settings.tcp.bind:
+            listener = _listener(settings.tcp.bind, socket.SOCK_STREAM, "tcp.bind")
+            self._stream = StreamServer(listener, self._serve, spawn=self._pool)
+        try:
+            if settings.udp.bind:
+                self._datagrams = _listener(settings.udp.bind, socket.SOCK_DGRAM, "udp.bind")
+        except ConfigError:
+            if self._stream:
+                self._stream.close()
+            raise
+
+    @property
+    def addresses(self) -> dict[str, tuple[str, int]]:
+        """Host and port of each transport, by its name."""
+        found = {}
+        if self._stream:
+            found["tcp"] = self._stream.socket.getsockname()[:2]
+        if self._datagrams:
+            found["udp"] = self._datagrams.getsockname()[:2]
+        return found
+
+    def start(self) -> None:
+        """Take messages."""
+        if self._stream:
+            self._stream.start()
+        if self._datagrams:
+            self._receiver = gevent.spawn(self._receive)
+            self._publisher = gevent.spawn(self._publish_waiting)
+        self._sampler = gevent.spawn(self._sample)
+
+    def stop(self, seconds: float) -> int:
+        """Take no more, and publish what has come.
+
+        What the kernel has of a connection is read, and each connection closed.
+
+        Args:
+            seconds: that this may take.
+
+        Returns:
+            Number of messages that became no events, because the time was over.
+        """
+        if self._stopped:
+            return 0
+        self._stopped = True
+        end = monotonic() + seconds
+        if self._stream:
+            self._stream.close()
+        for connection in self._connections:
+            try:
+                # What has come can still be read; then it is at its end.
+                connection.shutdown(socket.SHUT_RD)
+            except OSError:
+                pass  # its peer has closed it
+        self._pool.join(max(0.0, end - monotonic()))
+        if self._datagrams:
+            self._receiver.kill()
+            self._read_rest()
+            self._all_received = True
+            self._have_waiting.set()
+            self._publisher.join(max(0.0, end - monotonic()))
+            self._datagrams.close()
+            self._publisher.kill()
+        before = self._tcp.lost
+        self._pool.kill()
+        self._sampler.kill()
+        self._udp.lost += len(self._waiting)
+        return self._tcp.lost - before + len(self._waiting)
+
+    def statistics(self) -> dict[str, Any]:
+        """Counts and rates of each transport: see :class:`rpcmq.syslog.counters.Counters`."""
+        now = monotonic()
+        return {
+            "tcp": self._tcp.shown(now) | {"open": len(self._connections)},
+            "udp": self._udp.shown(now) | {"waiting": len(self._waiting)},
+        }
+
+    # --- TCP ---------------------------------------------------------------------------------
+
+    def _serve(self, connection: Any, peer: tuple[str, int]) -> None:
+        self._tcp.connections += 1
+        self._connections.add(connection)
+        source = _shown(peer)
+        framing = Framing(self._settings.message.max_bytes)
+        connection.settimeout(self._settings.tcp.idle_seconds)
+        try:
+            while data := connection.recv(_RECEIVE_BYTES):
+                self._take(framing.feed(data), source)
+            last = framing.end()
+            self._take([last] if last else [], source)
+        except OutOfStep as error:
+            self._take(error.frames, source)
+            self._tcp.out_of_step += 1
+            self._log.warning("out of step", f"connection of {source} closed: {error}")
+        except TimeoutError:
+            self._tcp.idle += 1
+        except OSError as error:
+            self._log.warning("connection", f"connection of {source} lost: {error}")
+        finally:
+            self._connections.discard(connection)
+
+    def _take(self, frames: Sequence[Frame], source: str) -> None:
+        done = 0
+        try:
+            for frame in frames:
+                self._publish_frame(frame, "tcp", source, self._tcp)
+                done += 1
+                if done % _TURN == 0:
+                    gevent.sleep(0)
+        except gevent.GreenletExit:
+            self._tcp.lost += len(frames) - done
+            raise
+
+    # --- UDP ---------------------------------------------------------------------------------
+
+    def _receive(self) -> None:
+        taken = 0
+        while True:
+            try:
+                self._keep(*self._datagrams.recvmsg(_RECEIVE_BYTES, socket.CMSG_SPACE(_DROPPED.size)))
+            except OSError as error:
+                self._log.warning("datagrams", f"a datagram could not be read: {error}")
+                gevent.sleep(0.1)
+            taken += 1
+            if taken % _TURN == 0:
+                gevent.sleep(0)
+
+    def _read_rest(self) -> None:
+        """Take what the kernel has, and nothing that comes later than the first moment without any."""
+        self._datagrams.settimeout(0.0)
+        end = monotonic() + 1.0
+        while monotonic() < end:
+            try:
+                self._keep(*self._datagrams.recvmsg(_RECEIVE_BYTES, socket.CMSG_SPACE(_DROPPED.size)))
+            except OSError:
+                return  # there is none
+
+    def _keep(self, data: bytes, ancillary: list[tuple[int, int, bytes]], flags: int, peer: Any) -> None:
+        for level, kind, value in ancillary:
+            if level == socket.SOL_SOCKET and kind == _SO_RXQ_OVFL:
+                self._udp.lost_in_kernel = _DROPPED.unpack(value)[0]
+        size = len(data) + _DATAGRAM_OVERHEAD
+        if self._waiting_bytes + size > self._settings.udp.max_waiting_bytes:
+            self._udp.lost += 1
+            text = (
+                f"a datagram of {_shown(peer)} lost: the router takes no events, and {self._waiting_bytes} bytes wait"
+            )
+            self._log.warning("lost", f"{text}; udp.max_waiting_bytes = {self._settings.udp.max_waiting_bytes}")
+            return
+        self._waiting_bytes += size
+        self._waiting.append((Frame(data[: self._settings.message.max_bytes], len(data), True), _shown(peer)))
+        self._have_waiting.set()
+
+    def _publish_waiting(self) -> None:
+        done = 0
+        while True:
+            if not self._waiting:
+                if self._all_received:
+                    return
+                self._have_waiting.clear()
+                self._have_waiting.wait()
+                continue
+            frame, source = self._waiting[0]
+            self._publish_frame(frame, "udp", source, self._udp)
+            self._waiting.popleft()
+            self._waiting_bytes -= frame.size + _DATAGRAM_OVERHEAD
+            done += 1
+            if done % _TURN == 0:
+                gevent.sleep(0)
+
+    # --- both --------------------------------------------------------------------------------
+
+    def _publish_frame(self, frame: Frame, transport: str, source: str, counters: Counters) -> None:
+        origin = {"transport": transport, "peer": source}
+        try:
+            if frame.size > self._settings.message.max_bytes:
+                counters.too_long += 1
+                limit = f"message.max_bytes = {self._settings.message.max_bytes}"
+                raise MalformedMessage(f"it has {frame.size} bytes, more than {limit}")
+            message = parse_message(frame.data)
+        except MalformedMessage as error:
+            counters.malformed += 1
+            self._log.warning("malformed", f"a message of {source} is malformed: {error}")
+            if topic := self._settings.event.malformed_topic:
+                text = frame.data.decode(errors="backslashreplace")
+                self._publish(topic, {"problem": str(error), "text": text, **origin}, counters)
+            return
+        if self._publish(topic_of(message, self._settings.event.topic), asdict(message) | origin, counters):
+            counters.messages += 1
+            counters.bytes += frame.size
+
+    def _publish(self, topic: str, payload: dict[str, Any], counters: Counters) -> bool:
+        """Publish an event, however long the router takes none."""
+        while True:
+            try:
+                self._client.publish(None, topic, payload)
+            except (Overloaded, RouterUnreachable, LinkLost) as error:
+                self._log.warning("waiting", f"messages wait: {error}")
+                gevent.sleep(0.1)
+            except RpcError as error:
+                counters.lost += 1
+                self._log.error("refused", f"a message became no event: {error}")
+                return False
+            else:
+                return True
+
+    def _sample(self) -> None:
+        while True:
+            now = monotonic()
+            self._tcp.rate.sample(now, self._tcp.messages)
+            self._udp.rate.sample(now, self._udp.messages)
+            gevent.sleep(_SAMPLE_SECONDS)
+
+
+def _listener(address: str, kind: int, name: str) -> Any:
+    host, _, port = address.rpartition(":")
+    with ExitStack() as stack:
+        try:
+            found = socket.getaddrinfo(host.strip("[]"), int(port), type=kind, flags=socket.AI_PASSIVE)
+            family, *_, where = found[0]
+            made = stack.enter_context(GeventSocket(family, kind))
+            if kind == socket.SOCK_STREAM:
+                made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            else:
+                made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _KERNEL_BYTES)
+                made.setsockopt(socket.SOL_SOCKET, _SO_RXQ_OVFL, 1)
+            made.bind(where)
+            if kind == socket.SOCK_STREAM:
+                made.listen(1024)
+        except OSError as error:
+            raise ConfigError(f"{name} = {address!r}: cannot listen there: {error}") from error
+        stack.pop_all()
+    return made
+
+
+def _shown(peer: tuple[Any, ...]) -> str:
+    return f"[{peer[0]}]:{peer[1]}" if ":" in peer[0] else f"{peer[0]}:{peer[1]}"

@@ -1,0 +1,103 @@
+"""The settings of the front end for syslog."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from rpcmq.config.keys import fields_of
+from rpcmq.config.loading import Values
+from rpcmq.config.values import BYTES, COUNT, OPTIONAL_ADDRESS, ValueType, seconds, setting
+from rpcmq.syslog.topics import TOPIC_FIELDS, is_topic_template
+
+__all__ = ["EventSettings", "MessageSettings", "SyslogSettings", "TcpSettings", "UdpSettings", "load_settings"]
+
+_KIB, _MIB = 1024, 1024 * 1024
+_FIELDS = ", ".join(f"{{{name}}}" for name in TOPIC_FIELDS)
+
+
+def _topic(expected: str, accepts: Any) -> ValueType:
+    def check(value: object) -> str:
+        if not isinstance(value, str) or not accepts(value):
+            raise ValueError
+        return value
+
+    return ValueType("topic", expected, check, str)
+
+
+_TEMPLATE = _topic(f"words between dots, each of letters, digits, '_' and '-', or one of {_FIELDS}", is_topic_template)
+_OPTIONAL_TOPIC = _topic(
+    "a topic of words between dots, or '' for none",
+    lambda text: not text or ("{" not in text and is_topic_template(text)),
+)
+
+
+@dataclass(frozen=True)
+class TcpSettings:
+    """``[tcp]``"""
+
+    bind: str = setting("127.0.0.1:5140", OPTIONAL_ADDRESS, "where messages over TCP are taken; empty: nowhere")
+    max_connections: int = setting(1000, COUNT, "connections at a time; further ones wait until one of these ends")
+    idle_seconds: float = setting(
+        3600.0, seconds(1, 86400 * 365), "seconds of silence after which a connection is closed"
+    )
+
+
+@dataclass(frozen=True)
+class UdpSettings:
+    """``[udp]``"""
+
+    bind: str = setting("127.0.0.1:5140", OPTIONAL_ADDRESS, "where messages over UDP are taken; empty: nowhere")
+    max_waiting_bytes: int = setting(
+        16 * _MIB, BYTES, "bytes of datagrams that wait while the router takes no events; further ones are lost"
+    )
+
+
+@dataclass(frozen=True)
+class MessageSettings:
+    """``[message]``"""
+
+    max_bytes: int = setting(64 * _KIB, BYTES, "bytes of the longest message; a longer one counts as malformed")
+
+
+@dataclass(frozen=True)
+class EventSettings:
+    """``[event]``"""
+
+    topic: str = setting("syslog.{facility}.{severity}.{app}.{host}", _TEMPLATE, "topic of a message's event")
+    malformed_topic: str = setting(
+        "syslog.malformed", _OPTIONAL_TOPIC, "topic of what is no message of RFC 5424; empty: it is only counted"
+    )
+
+
+@dataclass(frozen=True)
+class SyslogSettings:
+    """All settings."""
+
+    tcp: TcpSettings = field(default_factory=TcpSettings)
+    udp: UdpSettings = field(default_factory=UdpSettings)
+    message: MessageSettings = field(default_factory=MessageSettings)
+    event: EventSettings = field(default_factory=EventSettings)
+
+
+def load_settings(path: str | None = None, options: Mapping[str, Any] | None = None) -> SyslogSettings:
+    """Return the settings of a TOML file, with those of ``options`` before them.
+
+    Args:
+        options: values by their keys, as ``tcp.bind``; None: not given.
+
+    Raises:
+        ConfigError: one line for each value that is unknown or wrong.
+    """
+    values = Values({info.key: info for info in fields_of(SyslogSettings(), has_flags=False)})
+    if path is not None:
+        values.take_file(path)
+    for key, value in (options or {}).items():
+        if value is not None:
+            values.take_key("argument", key, value)
+    settings = SyslogSettings()
+    for key, value in values.finish().items():
+        table, _, name = key.partition(".")
+        settings = replace(settings, **{table: replace(getattr(settings, table), **{name: value})})
+    return settings

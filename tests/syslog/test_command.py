@@ -1,0 +1,87 @@
+"""``rpcmq syslog``, with the logger(1) of util-linux."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gevent import subprocess
+
+from rpcmq import Client
+from rpcmq.testing import eventually
+from tests.server.daemons import SECONDS, Daemon, environment, router, run, started
+
+pytestmark = pytest.mark.integration
+
+FREE = ("--tcp", "127.0.0.1:0", "--udp", "127.0.0.1:0")
+
+
+@pytest.fixture(scope="module")
+def daemon() -> Iterator[Daemon]:
+    """A router."""
+    with router() as daemon:
+        yield daemon
+
+
+def log_by_logger(address: str, *options: str) -> None:
+    host, port = address.split(":")
+    subprocess.run(["logger", "-n", host, "-P", port, *options], check=True, timeout=SECONDS, env=environment())
+
+
+@pytest.mark.skipif(not shutil.which("logger"), reason="logger(1) of util-linux is not installed")
+def test_what_logger_sends_is_heard(daemon: Daemon) -> None:
+    heard: list[tuple[str, dict[str, Any]]] = []
+    env = {"RPCMQ_ROUTER": daemon.url}
+    with Client(daemon.url) as client, started("syslog", *FREE, env=env) as front_end:
+        client.subscribe("syslog.#", lambda ctx, topic, payload: heard.append((topic, payload)))
+        at = front_end.wait_for("listening")
+        log_by_logger(
+            at["tcp"], "-T", "--octet-count", "--rfc5424=notq", "-p", "auth.err", "-t", "sshd", "counted\nlines"
+        )
+        log_by_logger(at["tcp"], "-T", "--rfc5424=notq", "-p", "cron.info", "-t", "cron", "a line")
+        data = ("--sd-id", "zoo@123", "--sd-param", 'tiger="hungry"')
+        log_by_logger(at["udp"], "-d", "--rfc5424=notq", *data, "-p", "local0.debug", "-t", "zoo", "a datagram")
+        eventually(lambda: len(heard) == 3)
+        found = {payload["app"]: payload for _, payload in heard}
+        assert found["sshd"]["text"] == "counted\nlines" and found["sshd"]["severity"] == "err"
+        assert found["cron"]["facility"] == "cron" and found["cron"]["transport"] == "tcp"
+        assert found["zoo"]["structured_data"]["zoo@123"] == {"tiger": ["hungry"]}
+        counts = client.call(None, "syslog", {"method": "statistics", "args": {}})
+        assert (counts["tcp"]["messages"], counts["udp"]["messages"]) == (2, 1)
+        front_end.process.send_signal(signal.SIGTERM)
+        assert front_end.process.wait(SECONDS) == 0
+        assert front_end.wait_for("stopped")["lost"] == 0
+
+
+def test_twenty_lines_of_configuration_are_enough(daemon: Daemon, tmp_path: Path) -> None:
+    path = tmp_path / "syslog.toml"
+    path.write_text('[tcp]\nbind = "127.0.0.1:0"\n[udp]\nbind = ""\n[event]\ntopic = "logs.{host}"\n')
+    env = {"RPCMQ_ROUTER": daemon.url}
+    with started("syslog", "--config", str(path), "--serve", "", env=env) as front_end:
+        assert "udp" not in front_end.wait_for("listening")
+        front_end.process.send_signal(signal.SIGINT)
+        assert front_end.process.wait(SECONDS) == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (("--tcp", "nowhere"), "tcp.bind = 'nowhere': expected host:port"),
+        (("--topic", "a.{hst}"), "event.topic = 'a.{hst}': expected words between dots"),
+        (("--config", "no-such-file"), "no-such-file"),
+        (("--udp", "203.0.113.1:0"), "udp.bind = '203.0.113.1:0': cannot listen there"),
+    ],
+)
+def test_wrong_input_is_named(daemon: Daemon, options: tuple[str, ...], text: str) -> None:
+    ended = run("syslog", *options, env={"RPCMQ_ROUTER": daemon.url})
+    assert ended.returncode == 2 and text in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_a_router_that_is_not_there_is_told(free_port: int) -> None:
+    ended = run("syslog", *FREE, "--timeout", "1", env={"RPCMQ_ROUTER": f"tcp://127.0.0.1:{free_port}"})
+    assert ended.returncode == 3 and "not reachable" in ended.stderr
