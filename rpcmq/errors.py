@@ -104,7 +104,14 @@ class IdentityTaken(RpcError):
 
 
 class RouterUnreachable(RpcError, ConnectionError):
-    """No router is reachable at the url, or it refuses this process; the text says which."""
+    """No router is reachable at the url, or it refuses this process; the text says which.
+
+    Attributes:
+        is_about_keys: whether each router is there, and the handshake fails: the key of this process, or that it has
+            none, is to be mended, and to wait is of little use.
+    """
+
+    is_about_keys = False
 
 
 class UnknownMethod(RpcError):

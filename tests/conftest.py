@@ -27,9 +27,9 @@ from tests import compiled, from_tasks, from_threads, several_routers
 from tests.compiled import COMPILED
 from tests.from_threads import CLIENT_SHELL
 from tests.several_routers import ROUTERS, new_network, routers_of
-from tests.store.postgres_fixtures import database, postgres_server
+from tests.store.postgres_fixtures import database, postgres_server, postgres_store, user_session
 
-__all__ = ["database", "postgres_server"]
+__all__ = ["database", "postgres_server", "postgres_store", "user_session"]
 
 # The suite starts a thousand programs. Where the environment keeps Python from writing bytecode, each of them would
 # compile all that it imports. Tests that need it so set the variable themselves.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 from functools import partial
 from importlib import import_module
@@ -37,6 +38,20 @@ def test_all_modules_that_are_to_be_compiled_are_so_or_none(hook: Any) -> None:
     suffixes = {Path(import_module(name.removesuffix(".py").replace("/", ".")).__file__ or "").suffix for name in names}
     assert suffixes == ({".so"} if COMPILED else {".py"})
     assert (handoff.HandoffLock is not None) is COMPILED
+
+
+def test_classes_that_are_compiled_set_one_name_in_each_assignment(hook: Any) -> None:
+    """``a = b = 0`` in the body of a class is refused by mypyc, minutes into the build of a wheel."""
+    at_fault = [
+        f"{name}:{statement.lineno}"
+        for name in hook.sources(ROOT)
+        for node in ast.walk(ast.parse((ROOT / name).read_bytes()))
+        if isinstance(node, ast.ClassDef)
+        for statement in node.body
+        if isinstance(statement, ast.Assign)
+        and (len(statement.targets) > 1 or isinstance(statement.targets[0], ast.Tuple))
+    ]
+    assert at_fault == []
 
 
 def test_what_is_tested_is_the_installed_wheel_where_that_is_wanted() -> None:

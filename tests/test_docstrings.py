@@ -34,7 +34,7 @@ def headless_in(source: str) -> list[str]:
     return [f"{line}: {text.splitlines()[0]}" for line, text in documentation_of(source) if HEADLESS.match(text)]
 
 
-@pytest.mark.parametrize("package", ["rpcmq", "compat"])
+@pytest.mark.parametrize("package", ["rpcmq", "compat", "drivers"])
 def test_no_docstring_begins_with_a_headless_clause(package: str) -> None:
     paths = list((ROOT / package).rglob("*.py"))
     found = {str(path.relative_to(ROOT)): headless_in(path.read_text(encoding="utf-8")) for path in paths}

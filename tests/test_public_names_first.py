@@ -1,4 +1,4 @@
-"""In each file of ``rpcmq/core`` and ``rpcmq/wire`` the public classes and functions come before the private ones.
+"""In each file of ``rpcmq/core``, ``rpcmq/wire`` and ``drivers`` the public classes and functions come first.
 
 A private one that a public one needs while the file is imported (as a base, a decorator, a default) stands before it.
 """
@@ -11,9 +11,7 @@ from pathlib import Path
 
 import pytest
 
-import rpcmq
-
-PACKAGE = Path(rpcmq.__file__).parent
+ROOT = Path(__file__).parents[1]
 Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -53,10 +51,10 @@ def executed(node: ast.AST) -> Iterator[ast.AST]:
             yield from executed(child)
 
 
-@pytest.mark.parametrize("room", ["core", "wire"])
+@pytest.mark.parametrize("room", ["rpcmq/core", "rpcmq/wire", "drivers"])
 def test_public_names_come_first(room: str) -> None:
-    paths = list((PACKAGE / room).rglob("*.py"))
-    found = {path.relative_to(PACKAGE).as_posix(): late_public_names(path.read_text()) for path in paths}
+    paths = list((ROOT / room).rglob("*.py"))
+    found = {path.relative_to(ROOT).as_posix(): late_public_names(path.read_text()) for path in paths}
     assert len(paths) > 5 and {name: late for name, late in found.items() if late} == {}
 
 

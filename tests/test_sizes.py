@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-MODULES = sorted(path for top in ("rpcmq", "compat") for path in (ROOT / top).rglob("*.py"))
+MODULES = sorted(path for top in ("rpcmq", "compat", "drivers") for path in (ROOT / top).rglob("*.py"))
 MAX_LINES, MAX_CONSTRUCTOR_LINES = 400, 40
 #: Longer files, with the reason: tables of data only.
 LONG: dict[str, str] = {}

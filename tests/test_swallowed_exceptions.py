@@ -39,7 +39,7 @@ def _is_suppress(expression: ast.expr) -> bool:
     return False
 
 
-@pytest.mark.parametrize("package", ["rpcmq", "compat"])
+@pytest.mark.parametrize("package", ["rpcmq", "compat", "drivers"])
 def test_dropped_exceptions_say_why(package: str) -> None:
     paths = list((ROOT / package).rglob("*.py"))
     found = {str(path.relative_to(ROOT)): swallowed_in(path.read_text(encoding="utf-8")) for path in paths}

@@ -14,11 +14,12 @@ from rpcmq.client.consumer import ANSWERED, Consumer
 from rpcmq.client.later import Kept
 from rpcmq.client.request import Request
 from rpcmq.client.router_consumers import new_consumer, running_tasks
-from rpcmq.client.task_answers import is_done
+from rpcmq.client.task_answers import accepted_by, is_done
+from rpcmq.client.thread_process import ThreadProcess
 from rpcmq.client.verbs import ClientVerbs
 from rpcmq.core.process.task import Task
 from rpcmq.transport.home import Home, at_home
-from rpcmq.wire import Address
+from rpcmq.wire import Address, Flag, Kind
 
 __all__ = ["KEPT", "IncomingMessage", "MessageConsumer", "is_serving"]
 
@@ -43,7 +44,7 @@ class IncomingMessage(Request):
     ``deadline``, ``remaining``, ``cancelled`` and ``progress()``.
     """
 
-    __slots__ = ("_consumer", "_is_let_go", "body", "items_sent", "kept", "shell")
+    __slots__ = ("_consumer", "_is_aside", "_is_let_go", "_occupies", "body", "items_sent", "kept", "shell")
 
     def __init__(self, consumer: Consumer, task: Task, body: dict[str, Any]) -> None:
         super().__init__(task, consumer.progress)
@@ -53,7 +54,7 @@ class IncomingMessage(Request):
         self.items_sent = 0
         #: Answered once the message has ended; of use to the consumer where the handler has kept it.
         self.kept: Kept[Any] = Kept()
-        self._is_let_go = False
+        self._is_let_go = self._is_aside = self._occupies = False
 
     @property
     def home(self) -> Home:
@@ -83,19 +84,73 @@ class IncomingMessage(Request):
         if self.is_call and not self.done:
             self.progress(None)
 
+    def set_aside(self) -> None:
+        """Say that a cast is not to be run here, or not now: if its router is gone before it is given back, it ends.
+
+        Its sender has the next router deliver it, to this consumer or another one.
+        """
+        if not self.is_call and not self._is_fanout and not self._is_let_go:
+            # In this order: it may be taken out in between, by the loop.
+            self._task.registration.set_aside.add(self._task)
+            self._is_aside = True
+
+    @property
+    def _is_fanout(self) -> bool:
+        return bool(self._task.flags & Flag.FANOUT)
+
+    @property
+    def _is_for_others(self) -> bool:
+        """Whether it was set aside when its router was gone."""
+        return self._is_aside and self._task not in self._task.registration.set_aside
+
     @at_home
-    def settle(self) -> bool:
+    def settle(self, runs_on: bool = False) -> bool:
         """End a cast that the handler has kept: it is given to nobody else any more.
+
+        Args:
+            runs_on: it runs from now on, and counts as running until :meth:`ran` is called: the router does not give
+                this consumer another one in its place.
 
         Returns:
             Whether it still was this process's, which it is not if its router has taken this process for lost since,
-            and may have given it to another one. Always False for calls, of which nothing is changed.
+            or is gone, and another one may be given it. A copy of a fanout is for nobody else. Always False for calls,
+            of which nothing is changed.
         """
         if self.is_call:
             return False
-        is_ours = self._task.is_wanted
+        is_ours = self._task.is_wanted or self._is_fanout or (self._is_aside and not self._is_for_others)
+        if runs_on and is_ours and not self._is_let_go:
+            self._occupies = True
+            self._consumer.process.tasks.occupy(self._task.registration, 1)
         self._let_go()
         return is_ours
+
+    def ran(self) -> None:
+        """A cast that was settled with ``runs_on`` runs no more: the router may give the consumer another message."""
+        if self._occupies:
+            self._occupies = False
+            self._do(self._vacate, is_urgent=False)
+
+    def _vacate(self) -> None:
+        process = self._consumer.process
+        process.tasks.occupy(self._task.registration, -1)
+        process.schedule()
+
+    @at_home
+    def give_back(self) -> bool:
+        """Have the router give a message that the handler has kept to another consumer, or to this one again.
+
+        It goes to the head of its queue, at once: who gives back what nobody else wants either waits before that.
+
+        Returns:
+            Whether it was given back, or is this process's no more because its router is gone. Nothing is changed if
+            it has ended or sent items, is a copy of a fanout or a direct call, or if the router is of an earlier
+            version, or away.
+        """
+        if self._is_let_go or not (self._is_for_others or self._consumer.process.tasks.give_back(self._task)):
+            return False
+        self._let_go()
+        return True
 
     @at_home
     def send_item(self, value: Any) -> bool:
@@ -114,7 +169,6 @@ class IncomingMessage(Request):
         self.items_sent += 1
         return True
 
-    @at_home
     def reply(self, value: Any) -> None:
         """Answer the call with its result; after items, that is the last of them. The call is done.
 
@@ -125,13 +179,38 @@ class IncomingMessage(Request):
         """
         if not self.is_call:
             return
+        if self.items_sent:
+            self._reply_after_items(value)
+        elif not self.done:
+            # Encoded first, and without the lock where there is one.
+            self._do(self._reply_encoded, *self._consumer.process.encode(value, accepted_by(self._task)))
+        else:
+            self._do(self._let_go)
+
+    @at_home
+    def _do_at_home(self, function: Callable[..., object], *args: Any) -> None:
+        function(*args)
+
+    def _reply_encoded(self, form: int, payload: bytes) -> None:
         if not self.done:
-            if self.items_sent:
-                self.send_item(value)
-                self.end()
-            else:
-                self._consumer.answers.reply(self._task, value)
+            consumer = self._consumer
+            consumer.answers.answer(consumer.process, self._task, int(Kind.REPLY), form, payload)
         self._let_go()
+
+    @at_home
+    def _reply_after_items(self, value: Any) -> None:
+        if not self.done:
+            self.send_item(value)
+            self.end()
+        self._let_go()
+
+    def _do(self, function: Callable[..., object], *args: Any, is_urgent: bool = True) -> None:
+        """Call ``function``, which must not wait, at home: at once, or soon in the thread of the sockets."""
+        process = self._consumer.process
+        if isinstance(process, ThreadProcess) and process.posts and not self.shell.is_current:
+            process.answer_soon(is_urgent and self._task.registration.unended <= 1, function, *args)
+        else:
+            self._do_at_home(function, *args)
 
     @at_home
     def end(self) -> None:
@@ -164,6 +243,8 @@ class IncomingMessage(Request):
         """Let the consumer go on to the next message, if the handler has kept this one."""
         if not self._is_let_go:
             self._is_let_go = True
+            if self._is_aside:
+                self._task.registration.set_aside.discard(self._task)
             self.kept.answer(ANSWERED)
 
 
@@ -184,6 +265,9 @@ class MessageConsumer:
         direct: also listen for direct calls, which do not pass the router.
         beats: send signs of life to callers that ask for them (``sign_of_life``), as long as this process lives; if
             not, :meth:`IncomingMessage.show_life` does.
+        is_prompt: asked before each message whether ``handle`` is sure to return :data:`KEPT` at present, and not to
+            wait: where the client lives in plain threads that nobody has patched, it is then called in the
+            thread of the sockets, which spares the waking of another one. It must not use verbs there.
 
     Raises:
         UsageError: a wrong argument.
@@ -199,14 +283,17 @@ class MessageConsumer:
         group: str = "",
         direct: bool = False,
         beats: bool = True,
+        begun_when_settled: bool = False,
+        is_prompt: Callable[[], bool] | None = None,
     ) -> None:
         self._handle = handle
+        self._begun_when_settled = begun_when_settled
         #: Tasks that the handler was called with; those that have ended are forgotten now and then.
         self._given: set[Task] = set()
         self._most_given = concurrency + _MOST_ENDED
         self._consumer = client.home.run(
             new_consumer, client, address, self._invoke, concurrency=concurrency, group=group, direct=direct,
-            beats=beats,
+            beats=beats, is_prompt=is_prompt,
         )  # fmt: skip
         self.shell = self._consumer.shell
 
@@ -255,6 +342,8 @@ class MessageConsumer:
 
     def _invoke(self, task: Task, body: dict[str, Any]) -> Any:
         message = IncomingMessage(self._consumer.at(task), task, body)
+        if self._begun_when_settled and not task.is_call:
+            message.set_aside()
         self._given.add(task)
         if len(self._given) > self._most_given:
             self._given = {each for each in self._given if not each.has_ended}

@@ -16,13 +16,14 @@ from typing import Any
 
 import click
 
+from rpcmq.cli.doctor_openstack import openstack_findings
 from rpcmq.cli.doctor_queues import queue_problems
 from rpcmq.cli.options import State, connects, json_option, make_client, positive
 from rpcmq.cli.output import Output, add_row, print_folded, print_json, table
 from rpcmq.cli.text import counted
 from rpcmq.config import RouterConfig, load_client_config, load_router_config
 from rpcmq.config.values import is_connect_url
-from rpcmq.errors import ConfigError, RpcError
+from rpcmq.errors import ConfigError, RpcError, UsageError
 from rpcmq.server.authorized_keys import AUTHORIZED, ROUTER_KEY, AuthorizedKeys
 from rpcmq.server.mesh_secret import MESH_SECRET, read_mesh_secret
 from rpcmq.server.mesh_urls import wrong_peers
@@ -60,18 +61,48 @@ class Finding:
 @click.option("--config", metavar="FILE", help="The router's TOML file, as `rpcmq router --config` has it.")
 @click.option("--keys", "folder", metavar="DIR", help="The router's folder of keys.  [default: as the settings say]")
 @click.option("--offline", is_flag=True, help="Do not ask a running router.")
+@click.option("--openstack", is_flag=True, help="Check a service of OpenStack in place of a router.")
+@click.option(
+    "--config-file", "files", metavar="FILE", multiple=True, help="The service's, with --openstack; may recur."
+)
+@click.option("--transport-url", metavar="URL", default="", help="In place of that of the files, with --openstack.")
 @click.option("--timeout", type=positive, default=3.0, show_default=True, help="Seconds.")
 @json_option
 @connects
 @click.pass_obj
-def doctor_command(state: State, config: str | None, folder: str | None, offline: bool, timeout: float) -> int:
+def doctor_command(
+    state: State,
+    config: str | None,
+    folder: str | None,
+    offline: bool,
+    openstack: bool,
+    files: tuple[str, ...],
+    transport_url: str,
+    timeout: float,
+) -> int:
     """Check versions, endpoints, keys, rights, payloads, clock and limits; say what to do about each.
 
     Settings are read as `rpcmq router` reads them. A running router (--router, RPCMQ_ROUTER, else the one that
     listens where the settings say) is asked what was used since its start, if this process has a key with the
     right "admin" there. The exit code is 1 if anything fails; warnings do not change it.
+
+    With --openstack the transport_url of --config-file (nova.conf, neutron.conf) is checked: the installation, each
+    router, keys and rights, and a call, cast, fanout and notification over oslo.messaging to a server of the doctor's
+    own. --exchange is the service's control_exchange (nova, neutron), --key-file an operator's key for the question
+    which routers of the mesh are missing in the url. Run it in the environment, and as the user, of the service.
     """
-    findings = list(_findings(state, config, folder, offline, timeout))
+    if openstack:
+        if config or folder or offline or state.router:
+            raise UsageError("--config, --keys, --offline and --router are of a router's check, and not of --openstack")
+        if not files and not transport_url:
+            raise UsageError("--openstack: give --config-file FILE (nova.conf, for one), or --transport-url URL")
+        keys, exchange = state.key_file or "", state.exchange or ""
+        rows = openstack_findings(files, transport_url, exchange, keys, timeout)
+        findings = [Finding(*row) for row in rows]
+    elif files or transport_url:
+        raise UsageError("--config-file and --transport-url are of the check of a service: give --openstack")
+    else:
+        findings = list(_findings(state, config, folder, offline, timeout))
     failed = any(finding.level == FAIL for finding in findings)
     if state.json:
         print_json({"ok": not failed, "findings": [asdict(finding) for finding in findings]})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -99,7 +99,7 @@ def init_command(state: State, folder: str, listen: str, client: str, owner: str
     write_private(root / ROUTER_KEY, KeyFile(public, secret).text("The router's keys. Keep the secret one secret."))
     if not (root / MESH_SECRET).exists():  # of another router of the mesh, copied
         make_mesh_secret(root / MESH_SECRET)
-    key_file = _make_client(root, public, client, (EVERYTHING,), owner, None, ())
+    key_file = _make_client(root, public, {}, client, (EVERYTHING,), owner, None, ())
     config = root / _CONFIG
     write_private(
         config,
@@ -130,9 +130,20 @@ def _check_listen(listen: str) -> None:
     load_router_config(None, {}, {"router.listen": listen})
 
 
+def _peers(folder: Path) -> dict[str, str]:
+    """The public keys of the routers that the configuration in ``folder`` links to, by their urls."""
+    config = folder / _CONFIG
+    if not config.exists():
+        return {}
+    from rpcmq.config import load_router_config
+
+    return {peer.url: peer.server_key for peer in load_router_config(str(config)).mesh.peer if peer.server_key}
+
+
 def _make_client(
     folder: Path,
     router: str,
+    peers: Mapping[str, str],
     name: str,
     rights: tuple[Right, ...],
     owner: str,
@@ -146,7 +157,7 @@ def _make_client(
     if (folder / AUTHORIZED / f"{name}.toml").exists():
         raise UsageError(f"key {name!r} exists already; revoke it first, or choose another name")
     comment = "Whoever has this file may connect as this key: RPCMQ_KEY_FILE or key_file=. Keep it secret."
-    write_private(path, KeyFile(public, secret, name, router).text(comment))
+    write_private(path, KeyFile(public, secret, name, router, peers).text(comment))
     expires = until.isoformat() if until is not None else ""
     _write_authorised(folder, Key(name, public, rights, identities, owner, expires, formats=formats), until)
     return path
@@ -230,6 +241,9 @@ def add_command(
 ) -> None:
     """Make the key NAME and authorise it.
 
+    Its file has the public keys of the peers in router.toml of the folder, too, so that whoever has it can begin at any
+    of these routers.
+
     \b
     rpcmq keys add node-7 --allow serve:compute,compute.node-7
     rpcmq keys add api --allow 'call,cast:compute.#' --expires 90d
@@ -245,16 +259,22 @@ def add_command(
     until = _until(expires)
     mask = _formats(formats)
     path: Path | None = None
+    peers: dict[str, str] = {}
     if public is not None:
         if not is_key(public):
             raise UsageError(f"--public {public!r} is no key; a key has 40 characters of Z85")
         moment = until.isoformat() if until is not None else ""
         _write_authorised(root, Key(name, public, rights, identity, owner, moment, formats=mask), until)
     else:
-        path = _make_client(root, router.public, name, rights, owner, until, identity, Path(out) if out else None, mask)
+        peers = _peers(root)
+        made_at = Path(out) if out else None
+        path = _make_client(root, router.public, peers, name, rights, owner, until, identity, made_at, mask)
     if state.json:
-        print_json({"name": name, "key_file": str(path) if path else None, "router": router.public})
+        told = {"name": name, "key_file": str(path) if path else None, "router": router.public}
+        print_json(told | ({"peers": peers} if peers else {}))
     elif path is not None:
+        if peers:
+            print(f"{path} has the public keys of {', '.join(peers)}, too; copy {name}.toml to their authorized/")
         print(f"{path}: bring it to its owner over a safe way, and delete it here; then RPCMQ_KEY_FILE=...")
     else:
         print(f"authorised {name}; the router's public key is {router.public}")

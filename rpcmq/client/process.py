@@ -66,9 +66,11 @@ class Process:
 
     Attributes:
         posts: whether calls and casts may be started, and calls be waited for, from any thread.
+        posts_confirmed: whether casts may be started, and their confirmation be waited for, from any thread.
     """
 
     posts = False
+    posts_confirmed = False
 
     def __init__(
         self, config: ClientConfig, codec: Codec, shell: ClientShell, role: str = "process",

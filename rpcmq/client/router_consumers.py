@@ -15,6 +15,7 @@ from typing import Any, Generic, TypeVar
 from rpcmq.client.consumer import UNREGISTER_SECONDS, Consumer
 from rpcmq.client.joining import Joining
 from rpcmq.client.process import Process
+from rpcmq.client.prompt_consumer import PromptConsumer
 from rpcmq.client.router_links import RouterLink
 from rpcmq.client.shared_workers import SharedWorkers
 from rpcmq.client.verbs import ClientVerbs
@@ -44,28 +45,35 @@ def new_consumer(
     group: str = "",
     direct: bool = False,
     beats: bool = True,
+    is_prompt: Callable[[], bool] | None = None,
 ) -> AnyConsumer:
     """Make a consumer over ``client``, at its router or at all of its routers. At home; as for :class:`Consumer`.
+
+    Args:
+        is_prompt: as for :class:`~rpcmq.client.prompt_consumer.PromptConsumer`, of a client in plain threads.
 
     Raises:
         UsageError: a wrong argument.
     """
     options: dict[str, Any] = {"concurrency": concurrency, "group": group, "direct": direct, "beats": beats}
+    make_one: Callable[..., Consumer] = Consumer
+    if is_prompt is not None and client.process.posts:
+        make_one = partial(PromptConsumer, is_prompt=is_prompt)
     if len(client.config.router) == 1:
-        return Consumer(client, address, invoke, **options)
+        return make_one(client, address, invoke, **options)
     workers = SharedWorkers(client.shell, concurrency)
-    make = partial(Consumer, address=address, invoke=invoke, new_workers=workers.share, **options)
+    make = partial(make_one, address=address, invoke=invoke, new_workers=workers.share, **options)
     return RouterConsumers(client, address, make, workers.close)
 
 
-def running_tasks(consumer: AnyConsumer) -> list[Task]:
-    """The tasks that were delivered to ``consumer`` and have not ended; at home."""
+def running_tasks(consumer: Consumer | RouterConsumers[Any]) -> list[Task]:
+    """The tasks that were delivered to ``consumer`` and have not ended; from any thread."""
     members = consumer.members if isinstance(consumer, RouterConsumers) else [consumer]
     return [
         task
         for member in members
-        for registration in member.process.tasks.registrations.values()
-        for task in registration.running.values()
+        for registration in list(member.process.tasks.registrations.values())
+        for task in list(registration.running.values())
         if member.has(task)
     ]
 

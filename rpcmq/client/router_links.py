@@ -109,7 +109,8 @@ class RouterLinks:
                 if found:
                     self._caller.shell.run_together(self._take_closers())
         if not self._in_mesh:
-            for connection in connections:
+            # That of the caller, too: at a router outside the mesh of others it would have none of theirs.
+            for connection in (*connections, self._caller.connection):
                 if connection not in self._watched:
                     self._watched.append(connection)
                     connection.uplink.moves.on_change.append(self._mesh_changed)

@@ -38,7 +38,8 @@ class RouterVerbs(BaseClient):
     def declare(self, topic: Target, *, group: str = "", timeout: float | None = None) -> None:
         """Have the router queue messages to ``topic``, though it has never been consumed.
 
-        It is kept as for a topic whose consumers are away: within the router's ``mailbox`` bounds.
+        It is kept as for a topic whose consumers are away: within the router's ``mailbox`` bounds. A router that takes
+        its place, or its next life, is told of the last 1,000 topics again.
 
         Args:
             topic: as for :meth:`call`.
@@ -49,7 +50,9 @@ class RouterVerbs(BaseClient):
             RouterUnreachable, CallTimeout: there is no answer.
             CallError: the router refuses it.
         """
-        self.sender.ask(DeclareBody(group=group), self.sender.address(topic), timeout)
+        address, name = self.sender.address(topic)
+        self.sender.ask(DeclareBody(group=group), (address, name), timeout)
+        self.process.calls.declarations.add(address, name, group)
 
     @at_home
     def query(self, view: str = "overview", timeout: float | None = None) -> dict[str, Any]:

@@ -146,11 +146,16 @@ class Sender:
         for _ in range(2):
             if not process.cast_window.has_room(address):
                 process.check_usable()
-                process.cast_window.wait(address, max(0.001, deadline - monotonic()), name)
+                process.wait_for_room(address, max(0.001, deadline - monotonic()), name)
             call = self.start(_CAST, ctx, topic, msg, ttl, flags | Flag.CONFIRM, None, traceparent)
-            left = max(0.001, deadline - monotonic())
-            if not process.wait_within(left, call, partial(process.cancel, call)):
-                raise self.not_confirmed(call, seconds)
+            try:
+                left = max(0.001, deadline - monotonic())
+                if not process.wait_within(left, call, partial(process.cancel, call)):
+                    raise self.not_confirmed(call, seconds)
+            except BaseException:
+                # Once more: a signal's handler may have raised before the wait had begun.
+                process.give_up(call)
+                raise
             if not self.learn_format(call):
                 break
         return self.confirmed_count(call)

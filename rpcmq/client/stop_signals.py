@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rpcmq.client.consumer import Consumer
-from rpcmq.client.router_consumers import RouterConsumers
+from rpcmq.client.router_consumers import RouterConsumers, running_tasks
 from rpcmq.printable import printable
 
 __all__ = ["STOP_SIGNALS", "on_stop_signal", "tell_what_runs"]
@@ -40,7 +40,7 @@ def on_stop_signal(stop: Callable[[], object]) -> Callable[[int], None]:
 
 def tell_what_runs(consumer: Consumer | RouterConsumers[Any], seconds: float) -> None:
     """Log which methods run, if any do, and that they are waited for, for so many seconds. From any thread."""
-    running = [method for each in _members(consumer) for method in _running(each)]
+    running = [task.method for task in running_tasks(consumer)]
     if not running:
         return
     named = [f"{method} x {count}" if count > 1 else method for method, count in Counter(running).most_common(_NAMED)]
@@ -49,12 +49,3 @@ def tell_what_runs(consumer: Consumer | RouterConsumers[Any], seconds: float) ->
         "%s stops when what runs has ended (%s%s), in %g s at the latest; a second signal ends the process at once",
         consumer.address, printable(", ".join(named), "?"), more, seconds,
     )  # fmt: skip
-
-
-def _members(consumer: Consumer | RouterConsumers[Any]) -> list[Consumer]:
-    return consumer.members if isinstance(consumer, RouterConsumers) else [consumer]
-
-
-def _running(consumer: Consumer) -> list[str]:
-    registration = consumer.process.tasks.registration_for(consumer.address)
-    return [] if registration is None else [task.method for task in list(registration.running.values())]

@@ -15,6 +15,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from functools import partial
+from math import inf
 from time import monotonic
 from typing import Any, TypeVar
 
@@ -110,6 +111,11 @@ class ThreadProcess(Process):
             if self._is_gone:
                 self._do_posted_after_close()
 
+    @property
+    def posts_confirmed(self) -> bool:  # type: ignore[override]
+        """See :class:`Process`: where the window is nearly full, they are counted in it with the lock."""
+        return self.posts and not self.must_count(b"")
+
     def _is_alone(self, calls: int) -> bool:
         """Whether so many ``calls`` are all that this process waits for."""
         return len(self.calls.open) == calls and not self._posted and self._lone_caller.is_free
@@ -157,12 +163,32 @@ class ThreadProcess(Process):
         """See :meth:`Process.wait`."""
         if self._is_inside():
             super().wait(call, until_item, on_progress)
-            return
+        else:
+            self._wait_outside(call, on_progress)
+
+    def wait_within(
+        self,
+        seconds: float,
+        call: Call,
+        cancel: Callable[[], object],
+        on_progress: Callable[[Call, bytes], object] | None = None,
+    ) -> bool:
+        """See :meth:`Process.wait_within`."""
+        if self._is_inside():
+            return super().wait_within(seconds, call, cancel, on_progress)
+        if self._wait_outside(call, on_progress, monotonic() + seconds):
+            return True
+        return self.thread_shell.inside_undisturbed(partial(self._end_expired, call, cancel))
+
+    def _wait_outside(
+        self, call: Call, on_progress: Callable[[Call, bytes], object] | None, until: float = inf
+    ) -> bool:
+        """Wait for ``call`` without the lock; return whether it has ended before ``until`` (monotonic seconds)."""
         try:
             if on_progress is None and len(self.calls.open) == 1 and self._is_alone(1) and current_hub() is None:
-                self.thread_shell.inside(self._lone_caller.wait, call)
+                self.thread_shell.inside(self._lone_caller.wait, call, until)
                 if call.done:
-                    return
+                    return True
             lock = new_handoff_lock()
             call.waiter = partial(self._wake_soon, lock.release)
             while True:
@@ -173,8 +199,10 @@ class ThreadProcess(Process):
                         if on_progress is not None:
                             on_progress(call, message)
                 if has_ended:
-                    break
-                self._inbox.wait(lock)
+                    return True
+                if monotonic() >= until:
+                    return False
+                self._inbox.wait(lock, until)
         except BaseException:
             self.give_up(call)
             self._given_up.hurry()
@@ -185,6 +213,26 @@ class ThreadProcess(Process):
         self._inbox.put((function, args))
         if self._is_gone:
             self._do_posted_after_close()
+
+    def answer_soon(self, is_alone: bool, function: Callable[..., object], *args: Any) -> None:
+        """Call ``function``, which must not wait, and send what it queues: from any thread, without the lock.
+
+        Args:
+            is_alone: nothing else is about to be sent, so that it goes out from here. What comes together is sent
+                together, by the loop's thread.
+        """
+        self.thread_shell.check_not_patched_since()
+        if (
+            not is_alone
+            or self._posted
+            or may_be_interrupted()
+            or not uninterrupted(self.thread_shell.monitor.inside_if_free, self._answer_now, function, args)
+        ):
+            self.post(function, *args)
+
+    def _answer_now(self, function: Callable[..., object], args: tuple[Any, ...]) -> None:
+        self.do_posted()
+        self.connection.send_with(function, *args)
 
     def post_message(self, connection: Connection, send: Callable[..., object], payload: bytes, *args: Any) -> None:
         """Call ``send(payload, *args)``, which must not wait and sends over ``connection``, in the loop's thread.
@@ -217,6 +265,13 @@ class ThreadProcess(Process):
             self.post(super().cancel, call)
 
     # --- with the lock -----------------------------------------------------------------------
+
+    def _end_expired(self, call: Call, cancel: Callable[[], object]) -> bool:
+        """Have ``cancel`` called unless ``call`` has ended; return whether it has."""
+        call.waiter = None
+        if not call.done:
+            cancel()
+        return call.done
 
     def _after_posted(self, function: Callable[..., T], *args: Any) -> T:
         self.do_posted()

@@ -168,7 +168,7 @@ class ClientVerbs(EventVerbs, RouterVerbs, QueueVerbs):
         links = self._links
         if links.process.connection.abandoned:
             links = self._reopened()
-        if not links.shell.is_current and (confirm or not links.process.posts):
+        if not links.shell.is_current and not (links.process.posts_confirmed if confirm else links.process.posts):
             run_at_home_here(
                 ClientVerbs.cast, self, ctx, topic, msg, confirm=confirm, idempotent=idempotent, mandatory=mandatory,
                 ttl=ttl, timeout=timeout, traceparent=traceparent,
@@ -228,7 +228,7 @@ class ClientVerbs(EventVerbs, RouterVerbs, QueueVerbs):
         links = self._links
         if links.process.connection.abandoned:
             links = self._reopened()
-        if not links.shell.is_current and (confirm or not links.process.posts):
+        if not links.shell.is_current and not (links.process.posts_confirmed if confirm else links.process.posts):
             return run_at_home_here(
                 ClientVerbs.fanout_cast, self, ctx, topic, msg, confirm=confirm, timeout=timeout,
                 traceparent=traceparent,

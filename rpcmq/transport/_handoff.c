@@ -6,6 +6,10 @@
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#include <time.h>
+
+/* Longest wait (microseconds): a year. */
+#define LONGEST 3.2e13
 
 typedef struct {
     PyObject_HEAD
@@ -58,37 +62,58 @@ HandoffLock_release(HandoffLock *self, PyObject *Py_UNUSED(ignored))
     Py_RETURN_NONE;
 }
 
-/* Wait for `self`; release `next` before, if it is not NULL. Returns -1 where a signal's handler has raised. */
-static int
-wait_for(HandoffLock *self, HandoffLock *next)
+static double
+now(void)
 {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
+}
+
+/* Wait for `self`, for so many seconds (negative: for ever); release `next` before, if it is not NULL. Returns 1 where it
+   was released, 0 where it was not in time, and -1 where a signal's handler has raised. */
+static int
+wait_for(HandoffLock *self, HandoffLock *next, double seconds)
+{
+    double until = seconds < 0 ? 0 : now() + seconds;
     for (;;) {
         PyLockStatus status;
+        PY_TIMEOUT_T microseconds = -1;
+        if (seconds >= 0) {
+            double left = (until - now()) * 1e6;
+            microseconds = left < 0 ? 0 : left > LONGEST ? (PY_TIMEOUT_T)LONGEST : (PY_TIMEOUT_T)left;
+        }
         Py_BEGIN_ALLOW_THREADS
         if (next != NULL)
             PyThread_release_lock(next->lock);
-        status = PyThread_acquire_lock_timed(self->lock, -1, 1);
+        status = PyThread_acquire_lock_timed(self->lock, microseconds, 1);
         Py_END_ALLOW_THREADS
         next = NULL;
         if (status == PY_LOCK_ACQUIRED) {
             self->is_held = 1;
-            return 0;
+            return 1;
         }
+        if (status == PY_LOCK_FAILURE)
+            return 0;
         if (Py_MakePendingCalls() < 0)
             return -1;
     }
 }
 
 static PyObject *
-HandoffLock_acquire(HandoffLock *self, PyObject *Py_UNUSED(ignored))
+HandoffLock_acquire(HandoffLock *self, PyObject *args)
 {
-    if (wait_for(self, NULL) < 0)
+    int wait = 1;
+    double seconds = -1;
+    if (!PyArg_ParseTuple(args, "|pd:acquire", &wait, &seconds))
         return NULL;
-    Py_RETURN_NONE;
+    int status = wait_for(self, NULL, wait ? seconds : 0);
+    return status < 0 ? NULL : PyBool_FromLong(status);
 }
 
 static PyMethodDef HandoffLock_methods[] = {
-    {"acquire", (PyCFunction)HandoffLock_acquire, METH_NOARGS, "Wait until another thread releases it."},
+    {"acquire", (PyCFunction)HandoffLock_acquire, METH_VARARGS,
+     "Wait until another thread releases it, for so many seconds; return whether one has."},
     {"release", (PyCFunction)HandoffLock_release, METH_NOARGS, "Wake the thread that waits, or is about to."},
     {NULL},
 };
@@ -118,7 +143,8 @@ wake_next_and_acquire(PyObject *Py_UNUSED(module), PyObject *args)
 {
     PyObject *waiting, *wake;
     HandoffLock *self, *next;
-    if (!PyArg_ParseTuple(args, "OO!:wake_next_and_acquire", &waiting, &HandoffLockType, &self))
+    double seconds = -1;
+    if (!PyArg_ParseTuple(args, "OO!|d:wake_next_and_acquire", &waiting, &HandoffLockType, &self, &seconds))
         return NULL;
     for (;;) {
         wake = PyObject_CallMethod(waiting, "popleft", NULL);
@@ -149,7 +175,7 @@ wake_next_and_acquire(PyObject *Py_UNUSED(module), PyObject *args)
     }
     if (next != NULL)
         next->is_held = 0;
-    int status = wait_for(self, next);
+    int status = wait_for(self, next, seconds);
     Py_DECREF(wake);
     if (status < 0)
         return NULL;
@@ -158,7 +184,8 @@ wake_next_and_acquire(PyObject *Py_UNUSED(module), PyObject *args)
 
 static PyMethodDef functions[] = {
     {"wake_next_and_acquire", wake_next_and_acquire, METH_VARARGS,
-     "Call the first function of a deque that does not raise RuntimeError, and wait for a lock. False: there is none."},
+     "Call the first function of a deque that does not raise RuntimeError, and wait for a lock, for so many seconds. False: "
+     "there is none."},
     {NULL},
 };
 

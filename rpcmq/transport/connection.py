@@ -67,7 +67,7 @@ class Connection:
     __slots__ = (
         "__weakref__", "_dialed", "_dialer", "_engines", "_failures", "_gone", "_linger_seconds", "_loop",
         "_on_closed", "_reconnector", "_sends", "abandoned", "ended", "flush", "schedule", "send_now", "send_soon",
-        "shell", "status", "uplink", "wake",
+        "send_with", "shell", "status", "uplink", "wake",
     )  # fmt: skip
 
     def __init__(
@@ -101,6 +101,7 @@ class Connection:
         # Not methods of this class: each message is sent by way of one of them.
         self.schedule = loop.schedule
         self.send_now = loop.send_now
+        self.send_with = loop.send_with
         self.send_soon = loop.send_soon
         self.flush = loop.flush
         self.wake = loop.wake

@@ -6,7 +6,7 @@ import zmq
 
 from rpcmq.core.process.dialer import Phase
 
-__all__ = ["connection_error"]
+__all__ = ["connection_error", "is_about_keys"]
 
 _HANDSHAKE_FAILED = (
     zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL,
@@ -26,6 +26,11 @@ def connection_error(event: int, value: int, url: str, phase: Phase, has_keys: b
     if event not in _HANDSHAKE_FAILED and phase is Phase.GREETING:
         return "the connection was closed"
     return f"handshake with {url} failed: {_handshake_error(event, value, has_keys)}"
+
+
+def is_about_keys(event: int, phase: Phase) -> bool:
+    """Whether the attempt that has failed in ``phase``, as ``event`` says, has reached a router that refused it."""
+    return event in _HANDSHAKE_FAILED or (event != zmq.EVENT_CLOSED and phase is Phase.HANDSHAKE)
 
 
 def _handshake_error(event: int, value: int, has_keys: bool) -> str:

@@ -169,7 +169,7 @@ def read_key_file(path: str | os.PathLike[str], client: bool) -> KeyFile:
 
 
 def write_private(path: str | os.PathLike[str], text: str) -> None:
-    """Make the file ``path``, which only its owner can read.
+    """Make the file ``path``, which only its owner can read: the folder's, where this process is the superuser's.
 
     Raises:
         ConfigError: it is there already, or cannot be made.
@@ -181,6 +181,9 @@ def write_private(path: str | os.PathLike[str], text: str) -> None:
         try:
             with open(descriptor, "w", encoding="utf-8") as file:
                 os.fchmod(descriptor, 0o600)  # whatever the umask is
+                if os.geteuid() == 0:
+                    # A router that runs as another user is to read what root adds to its folder of keys.
+                    os.fchown(descriptor, os.stat(os.path.dirname(begun) or ".").st_uid, -1)
                 file.write(text)
                 file.flush()
                 os.fsync(descriptor)

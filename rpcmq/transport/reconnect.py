@@ -15,7 +15,7 @@ import zmq
 from rpcmq.core.process.dialer import Dialer, Phase, Step
 from rpcmq.core.process.uplink import Uplink
 from rpcmq.transport.dialed_socket import DialedSocket
-from rpcmq.transport.handshake_errors import connection_error
+from rpcmq.transport.handshake_errors import connection_error, is_about_keys
 from rpcmq.transport.router_status import RouterStatus
 from rpcmq.transport.watch import LOST_EVENTS
 
@@ -93,6 +93,7 @@ class Reconnector:
         if step is Step.HANG_UP:
             if was_ready:
                 log.warning("%s: %s; connecting anew", url, self._dialer.problem)
+            self._status.note_handshake(url, is_about_keys=False)
             self._hang_up(was_ready)
         elif step is Step.DIAL:
             try:
@@ -123,6 +124,7 @@ class Reconnector:
             self._dialer.reached(monotonic())
         elif event in LOST_EVENTS and phase is not Phase.STOPPED:
             error = connection_error(event, value, url, phase, self._dialed.has_keys)
+            self._status.note_handshake(url, is_about_keys(event, phase))
             self.lost(_LOST if self._uplink.ready else error)
             if event == zmq.EVENT_HANDSHAKE_FAILED_AUTH:
                 self._status.deny(url, error)
@@ -159,5 +161,6 @@ class Reconnector:
             self._hang_up(was_ready)
             if self._dialer.identity_taken:
                 self._status.ready.set()  # those who wait are told
+        self._status.note_handshake(url, reason == "key")
         if reason == "key":
             self._status.deny(url, text)

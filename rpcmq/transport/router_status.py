@@ -31,8 +31,8 @@ class RouterStatus:
     """
 
     __slots__ = (
-        "_deniers", "_dialer", "_refused", "_restarting", "_silent", "_uplink", "_welcomed_at", "closing", "denied",
-        "on_denied", "ready",
+        "_about_keys", "_deniers", "_dialer", "_refused", "_restarting", "_silent", "_uplink", "_welcomed_at",
+        "closing", "denied", "on_denied", "ready",
     )  # fmt: skip
 
     def __init__(self, uplink: Uplink, dialer: Dialer, shell: Shell) -> None:
@@ -47,6 +47,8 @@ class RouterStatus:
         self._refused: dict[str, str] = {}
         self._restarting = False
         self._deniers: set[str] = set()
+        # Urls of those with which the last handshake has failed.
+        self._about_keys: set[str] = set()
         self._welcomed_at = ""
         self._silent = False
 
@@ -61,6 +63,7 @@ class RouterStatus:
         self.denied = ""
         self._refused.clear()
         self._deniers.clear()
+        self._about_keys.clear()
         self._restarting = False
         self.ready.set()
 
@@ -71,6 +74,13 @@ class RouterStatus:
             self._refused[url] = text
             log.warning("router %s: %s", url, text)
         self._restarting = reason == "draining"
+
+    def note_handshake(self, url: str, is_about_keys: bool) -> None:
+        """The router at ``url`` has not welcomed this process, because of keys or for another reason."""
+        if is_about_keys:
+            self._about_keys.add(url)
+        else:
+            self._about_keys.discard(url)
 
     def deny(self, url: str, problem: str) -> None:
         """Report a key that the router at ``url`` rejects.
@@ -120,7 +130,9 @@ class RouterStatus:
             seconds = round(timeout or 0.0, 2)
             routers = self._dialer.problems
             which = "no router" if len(routers) > 1 else f"router {routers[0][0]} not"
-            raise RouterUnreachable(f"{which} reachable within {seconds:g} s: {self.reason}")
+            error = RouterUnreachable(f"{which} reachable within {seconds:g} s: {self.reason}")
+            error.is_about_keys = self._about_keys.issuperset(url for url, _ in routers)
+            raise error
 
     def raise_closed(self) -> NoReturn:
         """Raise what :meth:`rpcmq.transport.connection.Connection.check_open` raises."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from math import ceil, inf
 from time import monotonic
 
 from rpcmq.core.process.call import Call
@@ -24,6 +25,8 @@ __all__ = ["LoneCaller"]
 _READABLE = 1
 #: Longest time (seconds) for which the loop's thread does not look at the socket; at most twice that.
 _LONGEST = 0.5
+#: Longest poll (milliseconds); one that is over earlier than the caller's time goes on elsewhere.
+_LONGEST_POLL = 60_000
 
 
 class LoneCaller:
@@ -41,7 +44,7 @@ class LoneCaller:
         self._bell = -1
         #: The socket, and the function that waits for it and the bell.
         self._fd = -1
-        self._wait: Callable[[], list[tuple[int, int]]] = list
+        self._wait: Callable[[float | None], list[tuple[int, int]]] = lambda milliseconds: []
         #: The loop's thread does not look at the socket while there is one.
         self._call: Call | None = None
         self._is_polling = False
@@ -57,8 +60,11 @@ class LoneCaller:
         """Whether no thread waits here."""
         return self._call is None and not self._is_in_use
 
-    def wait(self, call: Call) -> None:
-        """Wait until ``call`` is done, or somebody else has to look at the socket.
+    def wait(self, call: Call, until: float = inf) -> None:
+        """Wait until ``call`` is done, or somebody else has to look at the socket, but not beyond ``until``.
+
+        Args:
+            until: monotonic seconds.
 
         Raises:
             UsageError: this is the child of a fork, and the call its parent's.
@@ -74,12 +80,12 @@ class LoneCaller:
             while call.answer is None and call.error is None and self._call is call and connection.fd == fd:
                 try:
                     self._is_in_use = self._is_polling = True
-                    readable = self._monitor.outside(self._wait)
+                    readable = self._monitor.outside(self._wait, _milliseconds(until))
                 finally:
                     self._is_in_use = self._is_polling = False
                 if connection.abandoned:
                     raise UsageError(OF_THE_PARENT)
-                if self._call is not call:
+                if self._call is not call or not readable:
                     break
                 if readable[-1][0] == self._bell or readable[0][0] == self._bell:
                     os.eventfd_read(self._bell)
@@ -133,3 +139,8 @@ class LoneCaller:
             self._timer.stop()
             self._loop.close_bell(self._bell)
             self._timer, self._bell, self._fd = None, -1, -1
+
+
+def _milliseconds(until: float) -> int | None:
+    """Return how long to poll for."""
+    return None if until == inf else min(_LONGEST_POLL, max(0, ceil((until - monotonic()) * 1e3)))

@@ -10,10 +10,12 @@ import os
 import signal
 import sys
 import traceback
+from _thread import TIMEOUT_MAX
 from collections import deque
 from collections.abc import Callable
 from functools import partial
 from itertools import count
+from math import inf
 from time import monotonic
 from typing import Any
 
@@ -101,13 +103,18 @@ class Inbox:
         if self._loop.is_asleep and (not self._loop.wakes.waiting or len(self.waiting) >= _BATCH):
             self._loop.ring()
 
-    def wait(self, lock: Any) -> None:
-        """Wait for ``lock``, made by :func:`rpcmq.transport.handoff.new_handoff_lock`.
+    def wait(self, lock: Any, until: float = inf) -> None:
+        """Wait for ``lock``, made by :func:`rpcmq.transport.handoff.new_handoff_lock`, but not beyond ``until``.
 
         Wakes the thread that is next before: another one whose answer is there, or else the loop's.
+
+        Args:
+            until: monotonic seconds.
         """
+        # Seconds; -1: for ever.
+        longest = -1.0 if until == inf else min(max(0.0, until - monotonic()), TIMEOUT_MAX)
         if type(lock) is HandoffLock:
-            if wake_next_and_acquire(self._loop.wakes.waiting, lock):
+            if wake_next_and_acquire(self._loop.wakes.waiting, lock, longest):
                 return
             self._ring_if_waiting()
         else:
@@ -117,7 +124,7 @@ class Inbox:
                 self._ring_if_waiting()
             except RuntimeError:
                 pass  # that was woken already
-        lock.acquire()
+        lock.acquire(True, longest)
 
     def _ring_if_waiting(self) -> None:
         if self.waiting and self._loop.is_asleep:

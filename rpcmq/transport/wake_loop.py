@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import inf
 from time import monotonic
+from typing import Any
 
 import zmq
 
@@ -155,6 +156,19 @@ class WakeLoop:
             self._arm()
         if self._readable():
             self.schedule()
+
+    def send_with(self, function: Callable[..., object], *args: Any) -> None:
+        """Call ``function``, which queues messages and must not wait, and send them now, without a turn of the loop."""
+        if self._waking:
+            function(*args)
+            return
+        try:
+            # What is scheduled meanwhile is sent below.
+            self._waking = True
+            function(*args)
+        finally:
+            self._waking = False
+            self.send_now(0.0)
 
     # --- wake-ups ----------------------------------------------------------------------------
 

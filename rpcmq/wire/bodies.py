@@ -155,6 +155,8 @@ class WelcomeBody(Body):
     error_names: bool = flag()
     tells_delivered: bool = flag()
     stamps: bool = flag()
+    #: Whether it takes OCCUPIED and GIVE_BACK.
+    takes_back: bool = flag()
     #: To a process: the routers of the mesh, as in :class:`rpcmq.wire.mesh_bodies.RoutersBody`; to a router: which one
     #: this is (:class:`rpcmq.wire.mesh_bodies.MeshIdentity`). Empty: this router knows no mesh.
     mesh: Mapping[str, Any] = mapping()
@@ -203,9 +205,11 @@ class RegisterBody(Body):
     """REGISTER: a process consumes a topic."""
 
     KIND = Kind.REGISTER
-    OPTIONAL = frozenset({"group", "recent"})
+    OPTIONAL = frozenset({"group", "recent", "occupied"})
 
     credit: int = integer(least=1, most=MAX_CREDIT, reason="credit")
+    #: Casts that were settled and still run, and so take of the credit.
+    occupied: int = integer(0, least=0, most=MAX_CREDIT, reason="credit")
     peer_url: str = shown()
     group: str = text("", most=MAX_GROUP)
     #: Keys of casts that it had and that the router may not know of.

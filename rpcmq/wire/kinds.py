@@ -47,6 +47,8 @@ class Kind(IntEnum):
     REGISTERED = 0x21
     UNREGISTER = 0x22
     DECLARE = 0x23
+    OCCUPIED = 0x24
+    GIVE_BACK = 0x25
 
     SUBSCRIBE = 0x30
     SUBSCRIBED = 0x31

@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Iterator
+from time import monotonic
 from typing import Any
 
 import gevent
@@ -24,6 +25,16 @@ start_new_thread = monkey.get_original("_thread", "start_new_thread")
 
 def body(method: str = "run", **args: Any) -> dict[str, Any]:
     return {"method": method, "args": args}
+
+
+def keep_in(got: list[IncomingMessage]) -> Callable[[IncomingMessage], object]:
+    """Make a handler that keeps all messages."""
+
+    def handle(message: IncomingMessage) -> object:
+        got.append(message)
+        return KEPT
+
+    return handle
 
 
 @pytest.fixture
@@ -208,12 +219,7 @@ def test_a_consumer_is_started_once(client: Client, listen: Listen) -> None:
 
 def test_a_handler_keeps_messages_for_which_nothing_waits(client: Client, listen: Listen) -> None:
     got: list[IncomingMessage] = []
-
-    def handle(message: IncomingMessage) -> Any:
-        got.append(message)
-        return KEPT
-
-    consumer = listen(handle, concurrency=2)
+    consumer = listen(keep_in(got), concurrency=2)
     asked = gevent.spawn(client.call, None, "work", body(n=1), 10)
     client.cast(None, "work", body(n=2), confirm=True)
     client.cast(None, "work", body(n=3), confirm=True)
@@ -245,12 +251,7 @@ def test_a_message_may_be_ended_before_its_handler_has_kept_it(client: Client, l
 
 def test_a_kept_call_runs_on_when_its_caller_gives_up(client: Client, listen: Listen) -> None:
     got: list[IncomingMessage] = []
-
-    def handle(message: IncomingMessage) -> Any:
-        got.append(message)
-        return KEPT
-
-    consumer = listen(handle, concurrency=1)
+    consumer = listen(keep_in(got), concurrency=1)
     with pytest.raises(CallTimeout):
         client.call(None, "work", body(), 0.2)
     eventually(lambda: got[0].cancelled)
@@ -261,21 +262,20 @@ def test_a_kept_call_runs_on_when_its_caller_gives_up(client: Client, listen: Li
 
 def test_signs_of_life_may_be_left_to_the_handler(client: Client, listen: Listen) -> None:
     got: list[IncomingMessage] = []
-
-    def handle(message: IncomingMessage) -> Any:
-        got.append(message)
-        return KEPT
-
-    consumer = listen(handle, beats=False)
+    consumer = listen(keep_in(got), beats=False)
     with pytest.raises(CallTimeout, match=r"no sign of life for 0\.3 s"):
         client.call(None, "work", body(), 10, sign_of_life=0.3)
     assert got[0].longest_silence == 0.3
     got[0].show_life()
     asked = gevent.spawn(client.call, None, "work", body(), 10, sign_of_life=0.6)
     eventually(lambda: len(got) == 2)
-    for _ in range(4):
-        gevent.sleep(0.2)
+    outlasted = monotonic() + 0.9
+
+    def is_kept_up() -> bool:
         got[1].show_life()
+        return monotonic() > outlasted
+
+    eventually(is_kept_up)
     got[1].reply("alive")
     assert asked.get(timeout=20) == "alive"
     got[0].reply("too late")
@@ -289,12 +289,7 @@ def test_signs_of_life_may_be_left_to_the_handler(client: Client, listen: Listen
 
 def test_who_has_left_was_given_all_that_was_delivered(client: Client, listen: Listen) -> None:
     got: list[IncomingMessage] = []
-
-    def handle(message: IncomingMessage) -> Any:
-        got.append(message)
-        return KEPT
-
-    consumer = listen(handle, concurrency=400)
+    consumer = listen(keep_in(got), concurrency=400)
     for n in range(600):
         client.cast(None, "work", body(n=n))
     eventually(lambda: got)

@@ -121,6 +121,20 @@ def test_keys_are_added_listed_and_revoked(made: Path, invoke: Invoke) -> None:
     assert [path.name.partition(".")[0] for path in (made / "revoked").iterdir()] == ["node-7"]
 
 
+def test_a_key_file_has_the_keys_of_the_routers_that_are_peers(made: Path, invoke: Invoke) -> None:
+    url, (public, _) = "tcp://controller-2:7700", new_pair()
+    with (made / "router.toml").open("a") as config:
+        config.write(f'[[mesh.peer]]\nurl = "{url}"\nserver_key = "{public}"\n')
+    ended = invoke("keys", "add", "nova", "--keys", str(made))
+    assert f"has the public keys of {url}, too; copy nova.toml to their authorized/" in ended.stdout
+    assert read_key_file(made / "nova.key", client=True).routers == {url: public}
+    ended = invoke("keys", "add", "cinder", "--keys", str(made), "--json")
+    assert json.loads(ended.stdout)["peers"] == {url: public}
+    (made / "router.toml").write_text("[mesh]\nunknown = 1\n")
+    ended = invoke("keys", "add", "heat", "--keys", str(made))
+    assert ended.returncode == 2 and "mesh.unknown" in ended.stderr and not (made / "heat.key").exists()
+
+
 def test_a_key_made_elsewhere_is_only_authorised(made: Path, invoke: Invoke) -> None:
     public = new_pair()[0]
     ended = add(invoke, made, "far", "--public", public, "--allow", "call:#")

@@ -208,6 +208,7 @@ def test_notifications_wait_for_the_first_who_listens(cloud: Cloud) -> None:
 # --- ends -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_host_that_stops_finishes_what_it_is_doing() -> None:
     with Cloud() as cloud:
         node = cloud.node("node1", "--snapshot_seconds=3")
@@ -228,6 +229,7 @@ def test_a_host_that_stops_finishes_what_it_is_doing() -> None:
         eventually(lambda: cloud.instances("node1") == ["vm2"])
 
 
+@pytest.mark.long
 def test_a_host_that_stops_under_load_fails_no_call() -> None:
     message = {"method": "get_host", "args": {}}
     answers: list[Any] = []
@@ -297,6 +299,7 @@ def test_what_is_sent_to_a_killed_host_waits_for_it() -> None:
         assert cloud.instances("node2") == []
 
 
+@pytest.mark.long
 def test_a_killed_host_is_missed() -> None:
     with Cloud("--service_down_time=3") as cloud:
         node = cloud.node("node1", "--host_memory_mb=9000")
@@ -309,6 +312,7 @@ def test_a_killed_host_is_missed() -> None:
         eventually(lambda: cloud.instances("node2") == ["vm2"])
 
 
+@pytest.mark.long
 def test_services_come_back_to_a_router_that_was_killed() -> None:
     with Cloud() as cloud:
         node = cloud.node("node1")
@@ -340,6 +344,7 @@ def test_its_own_tests_pass_from_the_checkout(command: list[str]) -> None:
 
 
 @needs_2to3
+@pytest.mark.long
 def test_it_runs_the_same_after_the_conversion(tmp_path: Path) -> None:
     converted = shutil.copytree(LEGACY, tmp_path / "legacy", ignore=shutil.ignore_patterns("__pycache__"))
     convert(converted / "minicloud", converted / "tests", *(converted / "bin").iterdir())
@@ -352,6 +357,7 @@ def test_it_runs_the_same_after_the_conversion(tmp_path: Path) -> None:
         assert shell.wait(20) == 1
 
 
+@pytest.mark.long
 def test_its_own_tests_notice_a_service_that_is_broken(tmp_path: Path) -> None:
     broken = shutil.copytree(LEGACY, tmp_path / "legacy", ignore=shutil.ignore_patterns("__pycache__"))
     source = broken / "minicloud" / "service.py"

@@ -20,6 +20,8 @@ PAGES = [TUTORIAL / name for name in re.findall(r"^\d+\. \[.*\]\((\S+\.md)\)", I
 
 
 @pytest.mark.integration
+@pytest.mark.long
+@pytest.mark.timeout(600)
 def test_the_tutorial_prints_what_it_says(tmp_path: Path) -> None:
     shutil.copytree(PROGRAM, tmp_path, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
     with typist(tmp_path, f"ipc://{tmp_path}/router") as reader:

@@ -46,6 +46,7 @@ def table_rows(program: Program) -> dict[tuple[str, str], list[str]]:
     return rows
 
 
+@pytest.mark.long
 def test_books_agree_though_a_router_a_biller_and_a_node_are_killed(tmp_path: Path) -> None:
     with demo(tmp_path, "--instances", "60", "--users", "12", "--no-report") as program:
         code = program.wait(100)

@@ -76,7 +76,7 @@ def test_seeds_that_have_found_something_later(seed: int, mode: str) -> None:
     assert simulate_mesh(seed, mode=mode).violations == [], replayed(seed, mode)
 
 
-@pytest.mark.parametrize("portion", range(2))
+@pytest.mark.parametrize("portion", [0, pytest.param(1, marks=pytest.mark.long)])
 def test_nothing_breaks(portion: int) -> None:
     rings, deaths = RINGS + portion * 3, TWO_DEATHS + portion * 3
     for seed in (*range(portion * 5, portion * 5 + 5), *range(rings, rings + 3), *range(deaths, deaths + 3)):

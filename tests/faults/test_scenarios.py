@@ -45,12 +45,14 @@ def test_the_router_is_killed(reported: Reported):
     assert result.faults["kill"] == 2 and result.verdict.recovery > 0
 
 
+@pytest.mark.long
 def test_the_router_is_restarted_in_order(reported: Reported):
     result = reported("router restarted", scenarios.routers_restarted(10, restarts=2, count=6000))
     assert result.faults["restart"] == 2 and result.verdict.recovery > 0
     assert set(result.verdict.ended) == {"ok", "remote_error"}
 
 
+@pytest.mark.long
 def test_the_router_is_silent_rather_than_dead(reported: Reported):
     router = {"link_heartbeat_seconds": 0.2, "link_unresponsive_seconds": 0.8, "link_lost_seconds": 2.5}
     result = scenarios.routers_silent(11, times=2, router=router, rate=120.0, timeout=1.5)
@@ -58,12 +60,14 @@ def test_the_router_is_silent_rather_than_dead(reported: Reported):
     assert result.verdict.ended["timeout"] > 0
 
 
+@pytest.mark.long
 def test_plain_programs_are_killed_while_they_are_busy(reported: Reported):
     router = {"link_heartbeat_seconds": 0.2, "link_unresponsive_seconds": 1.0}
     result = reported("plain programs", scenarios.plain_programs(12, kills=2, router=router, busy_seconds=3.0))
     assert result.faults["kill"] == 2 and result.verdict.submitted["cast"] > 40
 
 
+@pytest.mark.long
 def test_large_payloads_of_patched_programs(reported: Reported):
     result = reported("large payloads", scenarios.large_payloads(13, 1000, rate=200.0, timeout=5.0))
     assert 0 < result.figures["median_after_large_ms"] < 150
@@ -96,6 +100,7 @@ def test_a_slow_subscriber_hurts_itself_only(reported: Reported):
     assert figures["named_after_seconds"] < 5
 
 
+@pytest.mark.long
 def test_clients_come_and_go(reported: Reported):
     figures = reported("churn", scenarios.churn(6, connects=160, warm=50)).figures
     assert figures["links_left"] == 0 and figures["files_left"] <= 0
@@ -142,6 +147,7 @@ def fill_up(path: Path) -> None:
         file.writelines(b"x" * 1024 for _ in range(10_000))
 
 
+@pytest.mark.long
 def test_all_verbs_for_a_while(reported: Reported):
     figures = reported("soak", scenarios.soak(9, seconds=4.0, settle_seconds=2.0, rate=150.0, idle_seconds=1.0)).figures
     assert figures["stuck"] == 0

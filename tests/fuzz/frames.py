@@ -26,7 +26,7 @@ _TALK = [
     *[Kind.REQUEST] * 6, *[Kind.CAST] * 6, *[Kind.REPLY] * 4, Kind.FAULT, Kind.END, *[Kind.ITEM] * 2, Kind.ALIVE,
     *[Kind.CANCEL] * 2, Kind.GRANT, *[Kind.SETTLE] * 3, *[Kind.REGISTER] * 3, Kind.UNREGISTER, *[Kind.SUBSCRIBE] * 3,
     Kind.UNSUBSCRIBE, *[Kind.PUBLISH] * 2, *[Kind.EVENT_CREDIT] * 2, Kind.INTRODUCE, Kind.QUERY,
-    Kind.CLOCK_STAMP,
+    Kind.CLOCK_STAMP, Kind.OCCUPIED, Kind.GIVE_BACK,
 ]  # fmt: skip
 #: Values of a JSON body, right and wrong.
 _VALUES: tuple[Any, ...] = (
@@ -76,6 +76,8 @@ class FrameMaker:
             Kind.SETTLE: self._settlements,
             Kind.EVENT_CREDIT: lambda: self._rng.choice((1, 1, 2, 5, 2**32 - 1)).to_bytes(4),
             Kind.CLOCK_STAMP: bytes,
+            Kind.OCCUPIED: lambda: self._rng.choice((0, 0, 1, 2, 70_000)).to_bytes(4),
+            Kind.GIVE_BACK: bytes,
             Kind.GRANT: lambda: self._rng.randrange(20).to_bytes(4),
         }
 
@@ -192,7 +194,7 @@ class FrameMaker:
         return message[:position] + bytes([rng.randrange(256)]) + message[position + 1 :]
 
 
-_ANSWERS = {Kind.REPLY, Kind.FAULT, Kind.END, Kind.ITEM, Kind.ALIVE}
+_ANSWERS = {Kind.REPLY, Kind.FAULT, Kind.END, Kind.ITEM, Kind.ALIVE, Kind.GIVE_BACK}
 _WITHOUT_ADDRESS = _ANSWERS | {
     Kind.CANCEL,
     Kind.GRANT,
@@ -201,4 +203,6 @@ _WITHOUT_ADDRESS = _ANSWERS | {
     Kind.EVENT_CREDIT,
     Kind.QUERY,
     Kind.CLOCK_STAMP,
+    Kind.OCCUPIED,
+    Kind.GIVE_BACK,
 }

@@ -103,7 +103,8 @@ def test_the_frames_do_get_deep():
     counters = driver.router.dispatch.requests.counters + driver.router.links.counters
     assert {
         "reply for an unknown call", "settlement of an unknown cast", "item of an unknown call", "malformed reply",
-        "late replies", "links ended", "stranger", "refused identity-taken", "refused too-many-links",
+        "late replies", "given back", "return of an unknown request", "credit of an unknown consumer",
+        "links ended", "stranger", "refused identity-taken", "refused too-many-links",
     } - set(counters) == set()  # fmt: skip
 
 

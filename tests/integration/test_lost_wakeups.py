@@ -86,6 +86,7 @@ def cpu_seconds(process: Program) -> float:
 
 
 @pytest.mark.integration
+@pytest.mark.long
 def test_40_000_messages():
     stress(40_000, seed=1)
 

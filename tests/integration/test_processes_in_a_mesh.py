@@ -232,6 +232,24 @@ def test_a_service_stays_at_a_router_that_is_not_in_the_mesh_of_its_other_one(
     assert links(outside, "node") == [("roundrobin", "consumer")]
 
 
+@pytest.mark.parametrize("turn", [0, 1])
+def test_a_process_that_calls_at_a_router_outside_the_mesh_is_not_in_it(
+    strangers: Routers, stack: ExitStack, turn: int, client_shell: Any
+) -> None:
+    third = stack.enter_context(testing.router(router_id=3, router_name="c"))
+    become_a_mesh((strangers[0], third))
+    urls = [strangers[turn].url, strangers[1 - turn].url]
+    service = Service("compute", Echo(), router=urls, host="n", identity="node", shell=client_shell)
+    stack.callback(service.stop, 5.0)
+    service.client.connect()
+    calls_outside = bool(links(strangers[1], "node"))
+    with gevent.Timeout(15):
+        service.start(30)
+    # In one of the two turns: a process begins at either, by its name and pid.
+    if calls_outside:
+        assert [links(router, "node")[0] for router in strangers] == [("roundrobin", "consumer")] * 2
+
+
 def test_a_subscriber_goes_over_to_one_router_when_they_become_a_mesh(
     strangers: Routers, stack: ExitStack, client_shell: Any
 ) -> None:

@@ -79,6 +79,20 @@ def test_a_ring_of_threads_in_which_each_wakes_the_next(threads: Callable[..., t
     assert turns == [*range(count)] * rounds
 
 
+def test_a_wait_that_is_over_before_the_lock_was_released() -> None:
+    lock = new_handoff_lock()
+    assert not lock.acquire(True, 0.01)
+    lock.release()
+    assert lock.acquire(True, 20) and not lock.acquire(False)
+
+
+@in_one_step
+def test_the_next_one_is_woken_also_where_the_wait_is_over_in_time() -> None:
+    lock, called = HandoffLock(), list[int]()
+    assert wake_next_and_acquire(deque([lambda: called.append(1)]), lock, 0.01)
+    assert called == [1] and not lock.acquire(False)
+
+
 @in_one_step
 def test_where_nobody_waits_nothing_is_waited_for() -> None:
     assert not wake_next_and_acquire(deque(), HandoffLock())

@@ -36,6 +36,18 @@ def test_what_is_written_is_read_and_private_whatever_the_umask(tmp_path: Path, 
     assert keys.secret not in repr(keys)
 
 
+def test_what_root_writes_belongs_to_the_owner_of_the_folder(
+    tmp_path: Path, keys: KeyFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[tuple[int, int]] = []
+    monkeypatch.setattr(os, "fchown", lambda descriptor, user, group: given.append((user, group)))
+    for user, expected in ((0, [(tmp_path.stat().st_uid, -1)]), (1000, [])):
+        monkeypatch.setattr(os, "geteuid", lambda user=user: user)
+        write_private(tmp_path / f"{user}.key", keys.text())
+        assert given == expected
+        given.clear()
+
+
 def test_keys_are_never_written_over(tmp_path: Path, keys: KeyFile) -> None:
     write_private(tmp_path / "k", "first")
     with pytest.raises(ConfigError, match="exists already"):

@@ -46,6 +46,27 @@ def test_with_one_router_it_is_final_at_once():
     assert status.denied == "revoked"
 
 
+def test_the_error_is_about_keys_when_each_router_is_there_and_refuses_them():
+    status, _ = status_of(A, B)
+
+    def is_about_keys() -> bool:
+        with pytest.raises(RouterUnreachable) as raised:
+            status.wait_ready(0.0, 0.0)
+        return raised.value.is_about_keys
+
+    assert not is_about_keys()
+    status.note_handshake(A, is_about_keys=True)
+    assert not is_about_keys(), "b may take us"
+    status.note_handshake(B, is_about_keys=True)
+    assert is_about_keys()
+    status.note_handshake(A, is_about_keys=False)
+    assert not is_about_keys(), "a was restarted"
+    status.note_handshake(A, is_about_keys=True)
+    status.welcomed()
+    status.ready.clear()
+    assert not is_about_keys()
+
+
 def test_the_error_names_all_routers_and_the_last_reason_of_each():
     status, dialer = status_of(A, B)
     for problem in ("no route to host", "it was shut down", "nothing listens there"):

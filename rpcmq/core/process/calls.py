@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from rpcmq.core.process.call import Call
 from rpcmq.core.process.call_table import CallTable
 from rpcmq.core.process.casts import RETAINED_KINDS, Casts
+from rpcmq.core.process.declarations import Declarations
 from rpcmq.core.process.resend_after_restart import resend
 from rpcmq.core.process.timeouts import timeout_error
 from rpcmq.core.process.uplink import Uplink
@@ -63,6 +64,8 @@ class Calls:
         uplink.handle(Kind.ALIVE, self._on_alive)
         uplink.moves.work.append(self._is_awaiting_router)
         uplink.moves.streams.append(lambda: any(call.flags & _STREAM for call in self._taken_calls()))
+        #: Topics that the process has declared, to be declared again at a router that does not know it.
+        self.declarations = Declarations(self.start)
 
     def take_changed(self) -> list[Call]:
         """Return ``changed``, and empty it."""
@@ -221,6 +224,7 @@ class Calls:
         """Handle WELCOME. If the router does not know us, decide about messages in flight."""
         if not welcome.resumed:
             resend(now, welcome, self._uplink, self._table, self.casts)
+            self.declarations.tell_again(now)
 
     # --- time --------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from rpcmq.core.common.text import shorten
 from rpcmq.core.process.call import Call
-from rpcmq.core.process.task import Registration
+from rpcmq.core.process.task import Registration, registration_for
 from rpcmq.core.process.task_table import TaskTable
 from rpcmq.core.process.tickets import Tickets
 from rpcmq.errors import LinkLost, Outcome, ProtocolError, error_for
@@ -276,7 +276,7 @@ class DirectLinkTable:
         if message[ORIGIN] != link.origin:
             raise ProtocolError("origin is not this link's", "origin")
         address = Address.decode(address_of(message))
-        registration = self._tasks.registration_for(address)
+        registration = registration_for(address, self._tasks.registrations.values())
         if not link.is_inbound or link.topic != str(address):
             # The router has checked the right to this topic only.
             text = f"{link.identity} was introduced for {link.topic!r}, not for {str(address)!r}"

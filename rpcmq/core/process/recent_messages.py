@@ -51,6 +51,15 @@ class RecentMessages:
         name = key + group.encode() if group else key
         return any(name in (recent._had if recent._index is None else recent._index) for recent in self._all)
 
+    def forget(self, key: bytes, group: str = "") -> None:
+        """``key`` was given back: it may come again."""
+        name = key + group.encode()
+        for recent in self._all:
+            if recent._index is not None:
+                recent._index.discard(name)
+            if name in recent._had:
+                recent._had.remove(name)
+
     def keys_of(self, group: str) -> bytes:
         """Return the keys of those had over this link for ``group``, back to back."""
         name = group.encode()

@@ -1,4 +1,7 @@
-"""Settlements of casts on their way to the router: gathered, and sent with one message for each registration."""
+"""Settlements of casts on their way to the router: gathered, and sent with one message for each registration.
+
+So is the credit that settled casts go on to take. It is sent before them: the router never sees more than there is.
+"""
 
 from __future__ import annotations
 
@@ -20,16 +23,24 @@ class Settlements:
         answered: whether the outbox has an answer whose clock stamp has not been sent.
     """
 
-    __slots__ = ("_settled", "_uplink", "answered")
+    __slots__ = ("_occupied", "_settled", "_uplink", "answered")
 
     def __init__(self, uplink: Uplink) -> None:
         self._uplink = uplink
         self._settled: dict[int, list[bytes]] = {}
+        self._occupied: dict[int, int] = {}
         self.answered = False
+
+    @property
+    def takes_back(self) -> bool:
+        """Whether the router takes OCCUPIED and GIVE_BACK."""
+        router = self._uplink.router
+        return router is not None and router.takes_back
 
     def clear(self) -> None:
         """Forget them: the session that they were for is over."""
         self._settled.clear()
+        self._occupied.clear()
         self.answered = False
 
     def add(self, tag: int, key: bytes, attempt: int, outcome: Outcome, spent: int) -> None:
@@ -42,11 +53,21 @@ class Settlements:
         self._settled.setdefault(tag, []).append(SETTLEMENT.pack(key, attempt, outcome, spent))
         self._uplink.mark()
 
+    def occupy(self, tag: int, count: int) -> None:
+        """So many settled casts of the registration with ``tag`` still run."""
+        if self.takes_back:
+            self._occupied[tag] = count
+            self._uplink.mark()
+
     def flush(self, now: float) -> None:
         """Complete the outbox before it is sent.
 
         Where the router wants it, it is told before all that when its answers are sent.
         """
+        if self._occupied:
+            for tag, count in self._occupied.items():
+                self._uplink.send(pack(Kind.OCCUPIED, count.to_bytes(4), consumer=tag))
+            self._occupied.clear()
         if self._settled:
             self.answered = True
             for tag, settlements in self._settled.items():

@@ -5,14 +5,14 @@ Their states and events are those of :mod:`rpcmq.core.process.task_states`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, Protocol
 
 from rpcmq.core.process.pulse import Pulse
 from rpcmq.core.process.task_states import ENDED, RegistrationState, TaskState
 from rpcmq.wire import Address
 
-__all__ = ["Moved", "Registration", "Sender", "Task"]
+__all__ = ["Moved", "Registration", "Sender", "Task", "registration_for"]
 
 _WAITING, _RUNNING, _STREAMING = TaskState.WAITING, TaskState.RUNNING, TaskState.STREAMING
 _CANCELLED, _ABANDONED = TaskState.CANCELLED, TaskState.ABANDONED
@@ -29,10 +29,12 @@ class Registration:
         "credit",
         "group",
         "is_refused",
+        "occupied",
         "on_not_begun",
         "on_task",
         "peer_url",
         "running",
+        "set_aside",
         "state",
         "tag",
         "unended",
@@ -64,6 +66,10 @@ class Registration:
         self.running: dict[bytes, Task] = {}
         #: Tasks that were begun and have not ended, those that the router has taken for lost included.
         self.unended = 0
+        #: Casts that were settled and still run: they take of the credit.
+        self.occupied = 0
+        #: Casts that were not begun here, or not for good: others may be given them once this session is over.
+        self.set_aside: set[Task] = set()
         #: Direct calls waiting for credit; calls through the router wait at the router.
         self.waiting: dict[bytes, Task] = {}
         #: Bytes of their payloads.
@@ -171,3 +177,14 @@ class Sender(Protocol):
 
     def send(self, message: bytes) -> None:
         """Queue ``message``."""
+
+
+def registration_for(address: Address, registrations: Iterable[Registration]) -> Registration | None:
+    """The one of ``registrations`` that serves ``address``, which may be a server's own topic in one name."""
+    for registration in registrations:
+        ours = registration.address
+        names = ((ours.topic, ""), (ours.topic, ours.server), (f"{ours.topic}.{ours.server}", ""))
+        same = address.exchange == ours.exchange and not registration.group
+        if same and (address.topic, address.server) in names:
+            return registration
+    return None

@@ -3,7 +3,8 @@
 **A task** is made of a call or cast that was delivered to this process. It *runs* at once: the router delivers no more
 than the credit. A direct call, which no router has counted, *waits* while its registration has as many running as it
 has credit. A call whose caller wants items is *streaming* from the first item on. It ends once: a call is *answered*
-(REPLY, FAULT or END), a cast is *settled*.
+(REPLY, FAULT or END), a cast is *settled*. Either may be *returned* instead (GIVE_BACK): the router gives it to another
+consumer, or to this one again.
 
 A caller may give up before. The router says so (CANCEL), and the task is *cancelled*: its answer is still sent, because
 the router counts it. It is *abandoned* if nobody is left to whom an answer could be sent: the router has lost the
@@ -43,6 +44,7 @@ class TaskState(Enum):
     ANSWERED = "answered"
     SETTLED = "settled"
     WASTED = "wasted"
+    RETURNED = "returned"
 
 
 class RegistrationState(Enum):
@@ -54,11 +56,11 @@ class RegistrationState(Enum):
     REMOVED = "removed"
 
 
-_RECEIVED, _WAITING, _RUNNING, _STREAMING, _CANCELLED, _ABANDONED, _ANSWERED, _SETTLED, _WASTED = TaskState
+_RECEIVED, _WAITING, _RUNNING, _STREAMING, _CANCELLED, _ABANDONED, _ANSWERED, _SETTLED, _WASTED, _RETURNED = TaskState
 _NEW, _WANTED, _LEAVING, _REMOVED = RegistrationState
 
 #: Final states.
-ENDED = frozenset({_ANSWERED, _SETTLED, _WASTED})
+ENDED = frozenset({_ANSWERED, _SETTLED, _WASTED, _RETURNED})
 
 #: (state, event) -> state: all that is legal. Which event it was follows from the two states.
 TRANSITIONS = {
@@ -71,6 +73,7 @@ TRANSITIONS = {
     (_RUNNING, "abandoned"): _ABANDONED,
     (_RUNNING, "answered"): _ANSWERED,
     (_RUNNING, "settled"): _SETTLED,
+    (_RUNNING, "given back"): _RETURNED,
     (_STREAMING, "cancelled"): _CANCELLED,
     (_STREAMING, "abandoned"): _ABANDONED,
     (_STREAMING, "answered"): _ANSWERED,

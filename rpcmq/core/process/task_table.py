@@ -25,7 +25,6 @@ from rpcmq.wire import (
     KIND_AT,
     LOW_FLAGS_AT,
     NO_TTL,
-    Address,
     Flag,
     Kind,
     pack,
@@ -146,6 +145,10 @@ class TaskTable:
                 if not self.witness.moved(task, welcome):
                     task.abandon()
                     del registration.running[task.key]
+                    if task in registration.set_aside:
+                        # The next router must not be told that it was had: its sender has that one deliver it.
+                        registration.set_aside.remove(task)
+                        self.recent.forget(task.key, registration.group)
 
     def register_again(self, now: float, registration: Registration) -> None:
         """Ask the router again that has refused ``registration``, unless a router was asked since."""
@@ -171,6 +174,7 @@ class TaskTable:
             credit=registration.credit,
             peer_url=registration.peer_url,
             group=registration.group,
+            occupied=registration.occupied,
             recent=self.recent.keys_of(registration.group),
         )
         address = registration.address.encode()
@@ -349,17 +353,9 @@ class TaskTable:
             task.grants -= 1
             if task.state is _RUNNING:
                 task.state = _STREAMING
+        key, hops, attempt, tag = task.key, task.hops, task.attempt, task.tag
         task.sender.send(
-            pack(
-                kind,
-                payload,
-                flags=flags,
-                format=format,
-                key=task.key,
-                hops=task.hops,
-                attempt=task.attempt,
-                consumer=task.tag,
-            )
+            pack(kind, payload, flags=flags, format=format, key=key, hops=hops, attempt=attempt, consumer=tag)
         )
 
     def settle(self, now: float, task: Task, outcome: Outcome) -> None:
@@ -368,15 +364,26 @@ class TaskTable:
             spent = wire_microseconds(now - task.received_at)
             self._settlements.add(task.tag, task.key, task.attempt, outcome, spent)
 
-    def registration_for(self, address: Address) -> Registration | None:
-        """The registration that serves ``address``, which may be a server's own topic in one name."""
-        for registration in self.registrations.values():
-            ours = registration.address
-            names = ((ours.topic, ""), (ours.topic, ours.server), (f"{ours.topic}.{ours.server}", ""))
-            same = address.exchange == ours.exchange and not registration.group
-            if same and (address.topic, address.server) in names:
-                return registration
-        return None
+    def occupy(self, registration: Registration, change: int) -> None:
+        """So many more, or fewer, casts of ``registration`` run that were settled, and take of its credit."""
+        registration.occupied += change
+        self._settlements.occupy(registration.tag, registration.occupied)
+
+    def give_back(self, task: Task) -> bool:
+        """Have ``task`` given to another consumer, or to this one again.
+
+        Returns:
+            Whether it was given back. Not what has ended, or no router can give to others: nothing is changed then.
+        """
+        if task.state is not _RUNNING or task.sender is not self._uplink or task.flags & _FANOUT:
+            return False
+        if task.moved is not None or not self._settlements.takes_back:
+            return False
+        self._finish(task, TaskState.RETURNED)
+        if not task.is_call:
+            self.recent.forget(task.key, task.registration.group)
+        self._uplink.send(pack(Kind.GIVE_BACK, key=task.key, hops=task.hops, attempt=task.attempt, consumer=task.tag))
+        return True
 
     def _routed_tasks(self) -> Iterator[Task]:
         """Iterate over the running tasks whose answers go by way of the router."""

@@ -224,4 +224,5 @@ class Handshake:
             error_names=True,
             tells_delivered=True,
             stamps=self._links.stamps,
+            takes_back=True,
         ).message()

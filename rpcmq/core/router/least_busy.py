@@ -18,6 +18,8 @@ class _Worker(Protocol):
     """A consumer, as far as its load is concerned."""
 
     credit: int
+    #: Deliveries that it runs although they are not in flight any more.
+    occupied: int
     stopping: bool
     #: The level at which :class:`LeastBusy` has filed it.
     level: int
@@ -73,6 +75,8 @@ class LeastBusy(Generic[W]):
             level = len(consumer.in_flight)
             if level >= consumer.credit or consumer.stopping or not consumer.link.is_responsive:
                 level = NOWHERE
+            else:
+                level += consumer.occupied
         old = consumer.level
         if level == old:
             return
@@ -112,7 +116,9 @@ class LeastBusy(Generic[W]):
             if consumer is self.alone:
                 assert consumer.level == ALONE and consumer not in filed
             elif consumer.ready:
-                assert consumer.level == filed.pop(consumer) == len(consumer.in_flight) >= self._lowest
+                assert (
+                    consumer.level == filed.pop(consumer) == len(consumer.in_flight) + consumer.occupied >= self._lowest
+                )
             else:
                 assert consumer.level == NOWHERE
         assert not filed

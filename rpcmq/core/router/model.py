@@ -329,12 +329,12 @@ class Server:
     def pick(self) -> Consumer | None:
         """Return its least busy ready consumer; among equals, the one picked longest ago."""
         best: Consumer | None = None
-        least = 0
+        least = 1 << 32  # more than there can be
         consumers = self.consumers
         for consumer in consumers:
-            load = len(consumer.in_flight)
-            if (best is None or load < least) and load < consumer.credit and consumer.link.is_responsive:
-                best, least = consumer, load
+            load, occupied = len(consumer.in_flight), consumer.occupied
+            if load < consumer.credit and load + occupied < least and consumer.link.is_responsive:
+                best, least = consumer, load + occupied
         if best is not None and len(consumers) > 1:
             del consumers[best]
             consumers[best] = None

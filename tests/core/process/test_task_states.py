@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -15,7 +16,7 @@ from rpcmq.testing import checked_states
 from rpcmq.wire import Kind, control, pack, parse
 from tests.core.process.serving import COMPUTE, Collected, Process
 
-RECEIVED, WAITING, RUNNING, STREAMING, CANCELLED, ABANDONED, ANSWERED, SETTLED, WASTED = TaskState
+RECEIVED, WAITING, RUNNING, STREAMING, CANCELLED, ABANDONED, ANSWERED, SETTLED, WASTED, RETURNED = TaskState
 NEW, WANTED, LEAVING, REMOVED = RegistrationState
 KEY = b"\1" * 20
 
@@ -61,7 +62,9 @@ def in_state(process: Process, state: TaskState) -> Task:
         cancelled(process, task)
     elif state in (ABANDONED, WASTED):
         abandoned(process, task)
-    if state in ENDED:
+    if state is RETURNED:
+        given_back(process, task)
+    elif state in ENDED:
         ended(process, task)
     assert task.state is state
     return task
@@ -94,9 +97,15 @@ def ended(process: Process, task: Task) -> None:
         process.serving.settle(0.0, task, Outcome.OK)
 
 
+def given_back(process: Process, task: Task) -> None:
+    assert process.uplink.router is not None
+    process.uplink.router = replace(process.uplink.router, takes_back=True)
+    assert process.serving.give_back(task)
+
+
 EVENTS: dict[str, Callable[[Process, Task], None]] = {
     "started": started, "item sent": item_sent, "cancelled": cancelled, "abandoned": abandoned, "answered": ended,
-    "settled": ended, "ended": ended,
+    "settled": ended, "given back": given_back, "ended": ended,
 }  # fmt: skip
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 
 from rpcmq.core.process.calls import STREAM_WINDOW
 from rpcmq.core.process.settlements import wire_microseconds
-from rpcmq.core.process.task import Registration
+from rpcmq.core.process.task import Registration, registration_for
 from rpcmq.core.process.task_states import TaskState
 from rpcmq.errors import Outcome, UsageError
 from rpcmq.wire import KIND_AT, NO_TTL, SETTLEMENT, Address, Flag, Kind, body_of, control, pack, parse, payload_of
@@ -517,7 +518,7 @@ def test_durations_are_clamped():
 
 def test_which_registration_serves_an_address(process):
     registration = process.register(0, Address("compute", "node-7", "east"))
-    serving = process.serving.registration_for
+    serving = partial(registration_for, registrations=process.serving.registrations.values())
     for topic, server in (("compute", ""), ("compute", "node-7"), ("compute.node-7", "")):
         assert serving(Address(topic, server, "east")) is registration
     for address in (Address("compute"), Address("compute", "node-8", "east"), Address("network", "", "east")):

@@ -167,6 +167,7 @@ class FakeConsumer:
     def __init__(self) -> None:
         self.in_flight: list[int] = []
         self.credit = 5
+        self.occupied = 0
         self.is_responsive = True
         self.stopping = False
         self.level = -1

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from rpcmq.core.common.session import BATCH_BYTES, BATCH_MESSAGES, MAX_FAILED_RESUMPTIONS, WINDOW_BYTES, Session
 from rpcmq.core.router.rights import EVERYTHING, Key
+from rpcmq.core.router.roundrobin.answer_bounds import MOST_WORK_BYTES
 from rpcmq.core.router.settings import Settings
 from rpcmq.errors import Outcome
 from rpcmq.testing.invariants import check_router
@@ -218,6 +221,37 @@ def test_a_subscriber_that_does_not_take_what_it_is_sent_loses_events_and_nobody
     assert link.sent_bytes <= WINDOW_BYTES + 2 * MIB and not link.outbox
     assert link.window is not None and link.window.size_bytes <= net.router.settings.pubsub_max_bytes
     assert len(quick.got(Kind.PUBLISH)) == 100
+
+
+@pytest.mark.parametrize("kind", [Kind.REPLY, Kind.FAULT])
+def test_a_queue_server_gets_no_large_answer_of_a_worker_and_other_callers_do(net: Network, kind: Kind):
+    queues, node = net.process("queues"), net.process("node")
+    node.register("billing", exchange="rpcmq.work", credit=100)
+    node.register("billing", credit=100)
+    answer = node.reply if kind is Kind.REPLY else node.fault
+    for size, is_passed_on in ((MOST_WORK_BYTES // 2, True), (MOST_WORK_BYTES, False), (12 * MIB, False)):
+        item = queues.request("billing", exchange="rpcmq.work", ttl=600)
+        answer(node.take(Kind.REQUEST), bytes(size))
+        assert (item.end.kind is kind) is is_passed_on
+        if not is_passed_on:
+            assert item.end.outcome is Outcome.PROTOCOL and item.end.body["details"]["started"] == "yes"
+            assert re.search(r"node answered with \d+ bytes, and 1114112 are the most", item.end.body["text"])
+        call = queues.request("billing", ttl=600)
+        answer(node.take(Kind.REQUEST), bytes(size))
+        assert len(call.end.payload) == size
+    check_router(net.router)
+
+
+def test_a_queue_server_hears_that_an_item_was_begun_and_gets_nothing_large_beside_it(net: Network):
+    queues, node = net.process("queues"), net.process("node")
+    node.register("billing", exchange="rpcmq.work")
+    item = queues.request("billing", exchange="rpcmq.work", ttl=600)
+    request = node.take(Kind.REQUEST)
+    node.alive(request, b"begun")
+    node.alive(request, bytes(MIB))
+    node.reply(request)
+    assert item.end.kind is Kind.REPLY
+    assert [each.payload for each in queues.got(Kind.ALIVE)] == [b"begun"]
 
 
 def test_a_large_answer_that_its_caller_does_not_take_becomes_an_error():

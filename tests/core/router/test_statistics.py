@@ -109,6 +109,7 @@ def test_the_topics(net: Network, api: Process):
             "server": "node-7",
             "credit": 1,
             "in_flight": 1,
+            "occupied": 0,
             "oldest_seconds": 2.0,
             "settled": 0,
             "state": "answering",

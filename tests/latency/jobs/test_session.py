@@ -196,6 +196,7 @@ def run(tmp_path: Path) -> Iterator[Callable[[str], Run]]:
 
 
 @pytest.mark.timeout(3 * PATIENCE)
+@pytest.mark.long
 def test_a_session_that_ends_or_breaks_leaves_nothing_and_another_can_begin(run: Callable[[str], Run]) -> None:
     child = run("""
 import signal

@@ -256,7 +256,8 @@ class Forwarding(MeshPart):
         place: Place = destination.server or destination.topic
         remote = place.remotes.get(link)
         if remote is not None:
-            remote.offered.pop(request.key, None)
+            if remote.offered.get(request.key) is delivery:  # else it was offered there again since
+                del remote.offered[request.key]
             if place.queue.size_bytes or remote.room is not None:
                 self._feed(now, place, remote)
 

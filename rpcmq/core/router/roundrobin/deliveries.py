@@ -222,14 +222,20 @@ class Deliveries:
             queue.count_dropped("format not accepted")
         self._requests.refuse(now, request, caster, Outcome.PROTOCOL, (text, {"accepts": consumer.accepts}))
 
-    def deliver_again(self, now: float, requests: list[Request]) -> None:
-        """Requests whose consumers are lost, the oldest first: to others, or back to the heads of their queues."""
+    def deliver_again(self, now: float, requests: list[Request], unwilling: Consumer | None = None) -> None:
+        """Requests whose consumers are lost, the oldest first: to others, or back to the heads of their queues.
+
+        Args:
+            unwilling: a consumer that has given them back, and gets them again if nobody else takes them.
+        """
         waiting: list[Request] = []
         for request in requests:
             other = request.destination.pick()
+            is_for_others = other is None or other is unwilling
+            if is_for_others and request.destination.remotes and self.elsewhere.take(now, request, is_older=True):
+                continue
             if other is None:
-                if not (request.destination.remotes and self.elsewhere.take(now, request, is_older=True)):
-                    waiting.append(request)
+                waiting.append(request)
             elif other.accepts >> request.message[FORMAT_AT] & 1:
                 self._requests.journal.note(now, request.key, "delivered again", other.link.identity)
                 self.deliver(now, request, other)

@@ -23,6 +23,7 @@ from rpcmq.core.router.forwarded import Forwarded
 from rpcmq.core.router.least_busy import ALONE
 from rpcmq.core.router.link_table import LinkTable
 from rpcmq.core.router.model import Delivery, Link, Request
+from rpcmq.core.router.roundrobin.answer_bounds import is_too_large, no_room, too_large
 from rpcmq.core.router.roundrobin.casts import Casts, resolve_group
 from rpcmq.core.router.roundrobin.deliveries import Deliveries
 from rpcmq.core.router.roundrobin.departures import Departures
@@ -30,6 +31,7 @@ from rpcmq.core.router.roundrobin.drain import return_undelivered_calls
 from rpcmq.core.router.roundrobin.mailboxes import Mailboxes
 from rpcmq.core.router.roundrobin.request_table import RequestTable
 from rpcmq.core.router.roundrobin.restart_recovery import Recovery
+from rpcmq.core.router.roundrobin.returns import Returns
 from rpcmq.core.router.roundrobin.settlements import Settlements
 from rpcmq.core.router.roundrobin.stream_relay import Streams
 from rpcmq.core.router.settings import Settings
@@ -66,14 +68,14 @@ class Dispatch:
     """Takes requests from callers and answers from consumers.
 
     Its parts: ``requests`` (each request and its end), ``recovery`` (what waits for processes to come back),
-    ``deliveries`` (to consumers), ``casts``, ``streams``, ``settlements``, ``departures`` (consumers and callers that
-    go).
+    ``deliveries`` (to consumers), ``casts``, ``streams``, ``settlements``, ``returns`` (what consumers
+    give back), ``departures`` (consumers and callers that go).
     """
 
     __slots__ = (
         "_destinations", "_directory", "_links", "_settings", "adopts", "casts", "deliveries", "departures",
-        "held_elsewhere", "on_forwarded_answered", "recovery", "refuses_nested_work", "requests", "settlements",
-        "streams",
+        "held_elsewhere", "on_forwarded_answered", "recovery", "refuses_nested_work", "requests", "returns",
+        "settlements", "streams",
     )  # fmt: skip
 
     def __init__(self, settings: Settings, links: LinkTable, directory: Directory, now: float) -> None:
@@ -91,6 +93,7 @@ class Dispatch:
         self.streams = Streams(settings, self.requests)
         self.departures = Departures(self.requests, self.deliveries, self.recovery)
         self.settlements = Settlements(self.requests, self.deliveries, self.departures)
+        self.returns = Returns(self.requests, self.deliveries, self.departures)
         #: Takes a call that was sent to another router before: (now, link, request); False: it does not.
         self.adopts: Callable[[float, Link, Request], bool] = lambda now, link, request: False
         #: Called with (now, request, delivery) when the answer to another router's request is in its outbox; or None.
@@ -263,8 +266,12 @@ class Dispatch:
                 request.owner.send(message)  # for which that consumer is free now
             request.settled_by(delivery)
         else:
-            if type(message) is not bytes and (caller.is_full or caller.route is None):
-                message, outcome = self._bounded_answer(caller, request, message, outcome)
+            if type(message) is not bytes:
+                if is_too_large(request, message):
+                    requests.counters["answers dropped: too large"] += 1
+                    message, outcome = too_large(link, request, message)
+                elif caller.is_full or caller.route is None:
+                    message, outcome = self._bounded_answer(caller, request, message, outcome)
             caller.outbox.append(message)
             if not caller.marked:
                 caller.mark()
@@ -318,11 +325,7 @@ class Dispatch:
         if waiting + size_of(message) <= most:
             return message, outcome
         self.requests.counters["answers dropped: outbox full"] += 1
-        text = f"answer of {size_of(message)} bytes dropped: {waiting} bytes wait for this caller already"
-        details = {"topic": request.destination.name, "started": "yes", "limit": "link.outbox_max_bytes"}
-        text += f" (link.outbox_max_bytes = {most})"
-        body = ErrorBody(outcome=Outcome.LINK_LOST, text=text, details=details)
-        return body.message(key=request.key), int(Outcome.LINK_LOST)
+        return no_room(request, message, waiting, most)
 
     def _malformed_reply(self, link: Link, key: bytes) -> bytes:
         self.requests.count_unknown(link, "malformed reply")

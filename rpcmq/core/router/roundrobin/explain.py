@@ -119,7 +119,7 @@ def _queued_because(now: float, destination: Destination) -> str:
         return _busy_everywhere(destination)
     if not consumers:
         return _absence(now, destination)
-    in_flight = sum(len(c.in_flight) for c in consumers)
+    in_flight = sum(len(c.in_flight) + c.occupied for c in consumers)
     credit = sum(c.granted for c in consumers)
     if not any(c.link.is_responsive for c in consumers):
         latest = max((c.link for c in consumers), key=lambda link: link.heard)

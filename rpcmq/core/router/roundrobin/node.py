@@ -64,7 +64,7 @@ class RoundRobin(NodeType):
             Kind.REGISTER: registrations.register,
             Kind.UNREGISTER: registrations.unregister,
             Kind.DECLARE: registrations.declare,
-        }
+        } | dispatch.returns.kinds
         self.answered = {Kind.REQUEST, Kind.CAST, Kind.REGISTER, Kind.DECLARE}
         self.refusals = {Kind.REQUEST: dispatch.refuse, Kind.CAST: dispatch.refuse}
         self.views = {

@@ -44,6 +44,7 @@ class Registrations:
         self._dispatch.recovery.record_delivered(now, address, body.group, body.recent)
         consumer = self._directory.register(now, link, header.consumer, address, body.credit, body.group)
         consumer.peer_url = body.peer_url
+        _occupy(consumer, body.occupied)
         link.send(RegisteredBody(topic=str(address)).message(key=message[KEY], consumer=header.consumer))
         self.on_registered(now, consumer)
         self._dispatch.deliveries.deliver_waiting(now, consumer)
@@ -100,6 +101,7 @@ class Registrations:
                 address = old.topic.address._replace(server=old.server)
                 consumer = self._directory.register(now, link, old.tag, address, old.granted, old.topic.group)
                 consumer.peer_url = old.peer_url
+                _occupy(consumer, old.occupied)
                 self.on_registered(now, consumer)
         except ProtocolError as error:
             route = link.route
@@ -108,6 +110,12 @@ class Registrations:
                 text = shorten(f"cannot consume again, start over: {error}")
                 refusal = RefusedBody(reason="protocol", text=text).message()
                 self._context.act(Answer(route, refusal))
+
+
+def _occupy(consumer: Consumer, count: int) -> None:
+    if count:
+        consumer.occupy(count)
+        consumer.topic.ready.move(consumer)
 
 
 def _check_group(group: str, address: Address) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from rpcmq.core.router.base_link import outgoing_bytes
 from rpcmq.core.router.model import Delivery, Link, Request
+from rpcmq.core.router.roundrobin.answer_bounds import is_work
 from rpcmq.core.router.roundrobin.request_table import RequestTable
 from rpcmq.core.router.settings import Settings
 from rpcmq.errors import Outcome, ProtocolError
@@ -83,7 +84,8 @@ class Streams:
         if message[KIND_AT] == Kind.ITEM:
             self._forward_item(now, link, caller, delivery, message)
         elif _forwards_keepalive(caller, message):
-            caller.send(message)
+            if type(message) is bytes or not is_work(request):  # queue servers want no more than to hear of it
+                caller.send(message)
         else:
             self._requests.counters["keep-alives dropped: outbox full"] += 1
 

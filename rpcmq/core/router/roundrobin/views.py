@@ -138,6 +138,7 @@ def _consumer(consumer: Consumer, now: float) -> dict[str, Any]:
         "server": consumer.server,
         "credit": consumer.granted,
         "in_flight": len(consumer.in_flight),
+        "occupied": consumer.occupied,
         "oldest_seconds": round(now - oldest, 3),
         "settled": consumer.settled,
         "state": consumer.link.state.value,

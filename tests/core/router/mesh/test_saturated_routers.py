@@ -28,7 +28,7 @@ def pause_between(net: MeshNetwork, rng: Random) -> None:
     net.put = put_singly  # type: ignore[method-assign]
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.long)])
 def test_no_request_is_started_twice(seed: int) -> None:
     rng = Random(seed)
     net = MeshNetwork(settings=Settings(recovery_seconds=0.0))

@@ -1,0 +1,91 @@
+"""A process gives back messages, and keeps credit for casts that it has settled and still runs."""
+
+from __future__ import annotations
+
+import pytest
+
+from rpcmq.core.process.task_states import TaskState
+from rpcmq.errors import Outcome
+from rpcmq.wire import KEY, KIND_AT, Flag, Kind, body_of, payload_of
+from tests.core.process.serving import Process
+
+
+@pytest.fixture
+def process() -> Process:
+    process = Process()
+    process.connect(takes_back=True)
+    return process
+
+
+def run_on(process: Process, tag: int = 0) -> None:
+    """A cast is settled and goes on."""
+    task = process.deliver(Kind.CAST, consumer=tag)
+    assert task is not None
+    process.serving.occupy(task.registration, 1)
+    process.serving.settle(0.0, task, Outcome.OK)
+
+
+def test_credit_is_kept_before_the_cast_is_settled(process: Process) -> None:
+    registration = process.register(tag=3)
+    run_on(process, 3)
+    run_on(process, 3)
+    messages = process.sent()
+    assert [m[KIND_AT] for m in messages] == [Kind.OCCUPIED, Kind.SETTLE]
+    assert payload_of(messages[0]) == (2).to_bytes(4)
+    process.serving.occupy(registration, -1)
+    (message,) = process.sent()
+    assert (message[KIND_AT], payload_of(message)) == (Kind.OCCUPIED, (1).to_bytes(4))
+    assert not process.sent()
+
+
+def test_a_router_that_knows_nothing_of_us_is_told_with_the_registration(process: Process) -> None:
+    process.register()
+    run_on(process)
+    process.sent()
+    messages = process.connect(boot=6, takes_back=True)
+    (register,) = [m for m in messages if m[KIND_AT] == Kind.REGISTER]
+    assert body_of(register)["occupied"] == 1
+    assert not [m for m in messages if m[KIND_AT] == Kind.OCCUPIED]
+
+
+@pytest.mark.parametrize("kind", [Kind.REQUEST, Kind.CAST])
+def test_a_message_is_given_back_and_may_come_again(process: Process, kind: int) -> None:
+    registration = process.register()
+    task = process.deliver(kind, attempt=2, flags=Flag.IDEMPOTENT)
+    assert task is not None
+    assert process.serving.give_back(task) and task.state is TaskState.RETURNED
+    (message,) = process.sent()
+    assert message[KIND_AT] == Kind.GIVE_BACK and message[KEY] == task.key
+    assert not registration.running and not process.serving.recent.is_known(task.key)
+    again = process.deliver(kind, key=task.key, attempt=2, flags=Flag.RESENT)
+    assert again is not None and again.is_wanted
+    assert not process.serving.give_back(task)
+
+
+def test_copies_of_fanouts_are_not_given_back(process: Process) -> None:
+    process.register()
+    task = process.deliver(Kind.CAST, flags=Flag.FANOUT)
+    assert task is not None and not process.serving.give_back(task) and task.is_wanted and not process.sent()
+
+
+def test_an_earlier_router_is_told_nothing_of_it() -> None:
+    process = Process()
+    registration = process.register()
+    task = process.deliver(Kind.CAST)
+    assert task is not None and not process.serving.give_back(task) and task.is_wanted
+    process.serving.occupy(registration, 1)
+    assert not process.sent()
+
+
+@pytest.mark.parametrize("is_aside", [True, False])
+def test_the_next_router_delivers_what_was_set_aside_and_nothing_else(process: Process, is_aside: bool) -> None:
+    registration = process.register()
+    task = process.deliver(Kind.CAST, flags=Flag.IDEMPOTENT)
+    assert task is not None
+    if is_aside:
+        registration.set_aside.add(task)
+    (register,) = [m for m in process.connect(boot=6, takes_back=True) if m[KIND_AT] == Kind.REGISTER]
+    assert body_of(register).get("recent", "") == ("" if is_aside else task.key.hex())
+    assert not registration.set_aside and not task.is_wanted
+    again = process.deliver(Kind.CAST, key=task.key, flags=Flag.IDEMPOTENT | Flag.RESENT)
+    assert (again is not None) == is_aside
