@@ -21,6 +21,7 @@ WHEEL_TESTS := tests/test_compiled.py tests/core tests/test_wire.py tests/test_w
 
 # The long tests that CI runs, too. The stream first: it takes as long as all others.
 MORE_TESTS := tests/latency/jobs/test_stream_process.py \
+	tests/latency/jobs/test_session.py::test_a_session_that_ends_or_breaks_leaves_nothing_and_another_can_begin \
 	tests/latency/jobs/test_session.py::test_java_that_hangs_is_killed_when_the_session_is_to_end \
 	tests/latency/jobs/test_session.py::test_java_that_ends_while_it_is_stopped_is_an_error_and_leaves_nothing \
 	tests/store \
@@ -35,13 +36,24 @@ MORE_TESTS := tests/latency/jobs/test_stream_process.py \
 	tests/programs \
 	tests/fuzz \
 	tests/faults/test_three_routers.py \
+	tests/faults/test_simulation.py::test_nothing_breaks \
+	tests/faults/test_mesh_simulation.py::test_nothing_breaks \
+	tests/faults/test_scenarios.py::test_the_router_is_restarted_in_order \
+	tests/faults/test_scenarios.py::test_the_router_is_silent_rather_than_dead \
+	tests/faults/test_scenarios.py::test_plain_programs_are_killed_while_they_are_busy \
+	tests/faults/test_scenarios.py::test_large_payloads_of_patched_programs \
+	tests/faults/test_scenarios.py::test_clients_come_and_go \
+	tests/faults/test_scenarios.py::test_all_verbs_for_a_while \
 	tests/faults/test_mesh_drill.py \
 	tests/examples \
+	tests/docs/test_tutorial.py \
+	tests/compat/test_legacy_service.py \
 	tests/mesh \
 	tests/core/router/mesh \
 	tests/core/queue \
 	tests/transport/test_dialed_routers.py \
 	tests/integration/test_mesh_deaths.py \
+	tests/integration/test_lost_wakeups.py::test_40_000_messages \
 	tests/faults/test_crowd.py::test_a_small_crowd \
 	tests/faults/test_topics_in_a_ring.py::test_a_router_is_killed \
 	tests/cli/test_drill.py \
@@ -57,12 +69,13 @@ CODE = $(wildcard $(SOURCES))
 DRIVER := drivers/oslo
 OSLO_VERSIONS := 18 17
 OSLO := .venv-oslo
+OSLO_RUNS := 18-native 17-native 18-gevent 18-eventlet
 COMPILE := $(VENV)/bin/uv --quiet --no-config pip compile --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --no-header --no-annotate
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-more test-long test-wheel test-oslo wheel cover tox bench docs lint format lock build clean
+.PHONY: help setup demo demo-oslo test test-more test-long test-wheel test-oslo $(OSLO_RUNS:%=test-oslo-%) wheel cover tox bench docs lint format lock build clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -71,6 +84,9 @@ setup: $(VENV)/.project ## make .venv with the locked dependencies and rpcmq its
 
 demo: setup ## run a small cloud controller: three routers, api, scheduler, compute nodes, network
 	@$(PY) -m examples.demo
+
+demo-oslo: $(OSLO)-18/.ready ## run a small cloud of oslo.messaging over two routers, one of which is killed
+	@$(OSLO)-18/bin/python $(DRIVER)/examples/demo.py
 
 test: setup ## run the test suite, without what is marked long
 	@$(PY) -m pytest -n $(WORKERS) $(ARGS)
@@ -93,11 +109,13 @@ test-wheel: setup ## build the compiled wheel and run the tests of what is compi
 	@TESTED_WHEEL=$(CURDIR)/build/compiled PYTHONPATH=$(CURDIR)/build/compiled $(PY) -m pytest -n $(WORKERS) \
 		-o "pythonpath=build/compiled ." $(WHEEL_TESTS) $(ARGS)
 
-test-oslo: $(OSLO_VERSIONS:%=$(OSLO)-%/.ready) ## run the tests of the driver for oslo.messaging, with each version that it supports
-	@for version in $(OSLO_VERSIONS); do \
-		echo "oslo.messaging $$version"; \
-		(cd $(DRIVER) && $(CURDIR)/$(OSLO)-$$version/bin/python -m pytest $(ARGS)) || exit 1; \
-	done
+# At the same time: they wait most of theirs.
+test-oslo: $(OSLO_VERSIONS:%=$(OSLO)-%/.ready) ## run the tests of the driver for oslo.messaging, with each version that it supports and in each kind of process
+	@$(MAKE) --no-print-directory -j3 --output-sync=target $(OSLO_RUNS:%=test-oslo-%)
+
+$(OSLO_RUNS:%=test-oslo-%): test-oslo-%:
+	@echo "oslo.messaging $(firstword $(subst -, ,$*)), in a process of the kind $(lastword $(subst -, ,$*))"
+	@cd $(DRIVER) && $(CURDIR)/$(OSLO)-$(firstword $(subst -, ,$*))/bin/python tests/run_as.py $(lastword $(subst -, ,$*)) $(ARGS)
 
 cover: setup ## run the test suite with branch coverage
 	@$(PY) -m coverage run -m pytest $(ARGS)
@@ -107,7 +125,7 @@ tox: $(VENV)/.tools ## run the suite on each Python that is here, and the checks
 	@$(PY) -m tox run $(ARGS)
 
 bench: setup ## run the benchmarks beside their peers; a peer that can't be installed is left out
-	@$(MAKE) --no-print-directory $(VENV)/.bench \
+	@$(MAKE) --no-print-directory $(VENV)/.bench $(OSLO)-18/.ready \
 		|| echo "bench: going on without what could not be installed"
 	@$(PY) -m benchmarks $(BENCH_ARGS)
 

@@ -15,13 +15,24 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import Any
 
-__all__ = ["Child", "ChildFailed", "child", "commands", "cpu_seconds", "peak_mib", "program", "router", "say"]
+__all__ = [
+    "Child",
+    "ChildFailed",
+    "child",
+    "child_of",
+    "commands",
+    "cpu_seconds",
+    "peak_mib",
+    "program",
+    "router",
+    "say",
+]
 
 _TICK = os.sysconf("SC_CLK_TCK")
 _ROOT = Path(__file__).resolve().parent.parent
@@ -125,11 +136,16 @@ def program(name: str, command: list[str], env: dict[str, str] | None = None) ->
         started.close()
 
 
-@contextmanager
-def child(function: Callable[..., None], **arguments: Any) -> Iterator[Child]:
+def child(function: Callable[..., None], **arguments: Any) -> AbstractContextManager[Child]:
     """``function(**arguments)`` in a fresh interpreter, for as long as the block runs."""
+    return child_of(sys.executable, function, **arguments)
+
+
+@contextmanager
+def child_of(python: str, function: Callable[..., None], /, **arguments: Any) -> Iterator[Child]:
+    """The same with another interpreter, which has other packages."""
     target = f"{function.__module__}:{function.__name__}"
-    command = [sys.executable, "-m", "benchmarks.children", target, json.dumps(arguments)]
+    command = [python, "-m", "benchmarks.children", target, json.dumps(arguments)]
     with program(target, command) as started:
         yield started
 

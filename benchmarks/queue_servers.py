@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import shutil
-import socket
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 from benchmarks.children import program
+from benchmarks.rabbitmq import RabbitMq, free_port, has_rabbitmq
 
 __all__ = ["QueueServer", "missing", "postgres", "rabbitmq", "redis"]
 
-#: Debian's wrapper of the same name would run it as a user to whom the directory does not belong.
-_RABBITMQ = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
 _STARTING = 60.0
 
 
@@ -44,51 +40,23 @@ def _has_postgres() -> bool:
 
 
 _FOUND = {
-    "rabbitmq-server": lambda: _RABBITMQ.exists() and shutil.which("epmd") is not None,
+    "rabbitmq-server": has_rabbitmq,
     "redis-server": lambda: shutil.which("redis-server") is not None,
     "postgresql": _has_postgres,
 }
 
 
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        port: int = found.getsockname()[1]
-        return port
-
-
 @contextmanager
 def rabbitmq() -> Iterator[QueueServer]:
     """RabbitMQ as it comes, without plugins."""
-    port, names = _free_port(), str(_free_port())
-    with tempfile.TemporaryDirectory(prefix="rpcmq-rabbitmq-", ignore_cleanup_errors=True) as folder:
-        env = {
-            "HOME": folder,
-            "ERL_EPMD_PORT": names,
-            "ERL_EPMD_ADDRESS": "127.0.0.1",
-            "RABBITMQ_NODENAME": f"rpcmq-bench-{os.getpid()}@localhost",
-            "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
-            "RABBITMQ_NODE_PORT": str(port),
-            "RABBITMQ_DIST_PORT": str(_free_port()),
-            "RABBITMQ_MNESIA_BASE": f"{folder}/mnesia",
-            "RABBITMQ_LOG_BASE": f"{folder}/log",
-            "RABBITMQ_LOGS": "-",
-            "RABBITMQ_ENABLED_PLUGINS_FILE": f"{folder}/plugins",
-            "RABBITMQ_CONFIG_FILE": f"{folder}/rabbitmq",
-            "RABBITMQ_CONF_ENV_FILE": f"{folder}/environment",
-        }
-        # Else RabbitMQ starts this one as a daemon, which outlives it.
-        with (
-            program("epmd", ["epmd", "-port", names], env),
-            program("rabbitmq-server", [str(_RABBITMQ)], env) as server,
-        ):
-            server.line("Server startup complete", _STARTING)
-            yield QueueServer(f"amqp://guest:guest@127.0.0.1:{port}/%2F", server.pid)
+    with RabbitMq() as server:
+        yield QueueServer(f"amqp://guest:guest@127.0.0.1:{server.port}/%2F", server.pid)
 
 
 @contextmanager
 def redis() -> Iterator[QueueServer]:
     """Redis that syncs each command before it answers."""
-    port = _free_port()
+    port = free_port()
     with tempfile.TemporaryDirectory(prefix="rpcmq-redis-", ignore_cleanup_errors=True) as folder:
         settings = ["--bind", "127.0.0.1", "--port", str(port), "--dir", folder, "--save", ""]
         durable = ["--appendonly", "yes", "--appendfsync", "always"]

@@ -131,6 +131,21 @@ _UNITS = {
     "queue_mib": ("queue server MiB", 0),
     "store_mib": ("store MiB", 0),
     "disk_mib": ("disk MiB", 0),
+    "casts_per_second": ("casts/s", 0),
+    "handled_per_second": ("handled/s", 0),
+    "all_cpu_us": ("CPU µs each: all", 0),
+    "client_us": ("client", 0),
+    "server_us": ("server", 0),
+    "broker_us": ("broker", 0),
+    "connections": ("connections", 0),
+    "descriptors": ("descriptors: workers", 0),
+    "broker_descriptors": ("broker", 0),
+    "threads": ("threads: workers", 0),
+    "workers_mib": ("MiB: workers", 0),
+    "broker_mib": ("broker", 0),
+    "away_s": ("away s", 1),
+    "first_good_ms": ("first good ms", 0),
+    "longest_cast_ms": ("longest cast ms", 0),
 }
 
 

@@ -1,4 +1,8 @@
-"""Addresses of rpcmq for targets of oslo.messaging."""
+"""Addresses of rpcmq for targets of oslo.messaging.
+
+In rpcmq the topic ``a.b`` and the server ``b`` of the topic ``a`` are one address. Here they are two, and Cinder uses
+both at once, so topics are written without dots: each is a colon.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,9 @@ from rpcmq import Address
 from rpcmq.errors import UsageError
 
 __all__ = ["Addresses"]
+
+#: No two topics become the same, and none has a dot.
+_WITHOUT_DOTS = str.maketrans({".": ":", ":": "%3A", "%": "%25"})
 
 
 class Addresses:
@@ -50,7 +57,8 @@ class Addresses:
         return self._checked(target, f"{target.topic}.{priority}", "")
 
     def _checked(self, target: Any, topic: str, server: str) -> Address:
-        address = Address(topic, server, self._exchange(target.exchange or self._default_exchange))
+        exchange = self._exchange(target.exchange or self._default_exchange)
+        address = Address(topic.translate(_WITHOUT_DOTS), server, exchange)
         try:
             address.encode()
         except UsageError as error:

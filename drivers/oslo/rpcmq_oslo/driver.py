@@ -9,6 +9,7 @@ from oslo_messaging._drivers.base import BaseDriver
 
 from rpcmq_oslo.addresses import Addresses
 from rpcmq_oslo.connections import SharedConnection
+from rpcmq_oslo.global_options import register_global_options
 from rpcmq_oslo.listener import RpcmqListener
 from rpcmq_oslo.options import executor_pool_size, options_of
 from rpcmq_oslo.router_urls import router_urls, virtual_host
@@ -40,6 +41,7 @@ class RpcmqDriver(BaseDriver):
         allowed_remote_exmods: list[str] | None = None,
     ) -> None:
         options = options_of(conf, url)
+        register_global_options(conf)
         super().__init__(conf, url, default_exchange, allowed_remote_exmods)
         self._routers, self._key_file = router_urls(url), options.key_file
         self._addresses = Addresses(virtual_host(url), default_exchange)
@@ -100,7 +102,7 @@ class RpcmqDriver(BaseDriver):
         Raises:
             RefusedByRouter: this process may not listen there.
         """
-        return self._listener([self._addresses.of(target)], "", batch_size, batch_timeout)
+        return self._listener([self._addresses.of(target)], "", batch_size, batch_timeout, acknowledged_first=True)
 
     def listen_for_notifications(
         self,
@@ -122,7 +124,12 @@ class RpcmqDriver(BaseDriver):
         self._connection.release()
 
     def _listener(
-        self, addresses: list[Any], pool: str, batch_size: int | None, batch_timeout: float | None
+        self,
+        addresses: list[Any],
+        pool: str,
+        batch_size: int | None,
+        batch_timeout: float | None,
+        acknowledged_first: bool = False,
     ) -> RpcmqListener:
         size = batch_size or 1
         # A batch is complete only if the router delivers as many.
@@ -134,6 +141,7 @@ class RpcmqDriver(BaseDriver):
             pool=pool,
             batch_size=size,
             batch_timeout=batch_timeout,
+            acknowledged_first=acknowledged_first,
         )
 
     def _new_connection(self) -> SharedConnection:

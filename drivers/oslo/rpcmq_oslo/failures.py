@@ -30,12 +30,13 @@ class RefusedByRouter(TransportDriverError):
     """The router refuses this process: its key, or a right that the key lacks."""
 
 
-def oslo_error(error: RpcError, target: Any, shown: str) -> Exception:
+def oslo_error(error: RpcError, target: Any, shown: str, was_closed: bool = False) -> Exception:
     """Return the exception that tells a caller of oslo.messaging of ``error``, with its reason; to be raised from it.
 
     Args:
         target: where the message was to go.
         shown: the message, as it is named in the exception's text.
+        was_closed: whether the connection was closed meanwhile.
     """
     text = f"{shown}: {error}"
     told: Exception
@@ -46,7 +47,7 @@ def oslo_error(error: RpcError, target: Any, shown: str) -> Exception:
             told = RefusedByRouter(text)
         case PayloadError():
             told = MessageNotEncodable(text)
-        case UsageError():
+        case UsageError() if not was_closed:
             told = InvalidTarget(text, target)
         case _:
             told = MessageDeliveryFailure(text)
@@ -58,6 +59,7 @@ def text_of_failure(failure: ExcInfo) -> str:
     try:
         return str(serialize_remote_exception(failure))
     except Exception as error:
+        # It asks the exception for its text and arguments, so it may raise whatever a user's class does.
         cls = type(failure[1])
         told = RuntimeError(f"{cls.__module__}.{cls.__qualname__}, which cannot be encoded: {error}")
         return str(serialize_remote_exception((RuntimeError, told, failure[2])))

@@ -29,22 +29,31 @@ class Incoming(RpcIncomingMessage):
     Args:
         message: as rpcmq has delivered it.
         put_back: called with this object to have it delivered once more.
+        acknowledged_first: it is acknowledged before it is run, and :meth:`reply` is called afterwards.
 
     Raises:
         ValueError: its sender does not use this driver.
     """
 
-    def __init__(self, message: IncomingMessage, put_back: Callable[[Incoming], None]) -> None:
+    #: Whether it was acknowledged, and its end is to come.
+    _runs = False
+
+    def __init__(
+        self, message: IncomingMessage, put_back: Callable[[Incoming], None], acknowledged_first: bool = False
+    ) -> None:
         context, content = context_and_message(message.body)
         super().__init__(context, content, message.id)
         self._message = message
         self._put_back = put_back
+        self._acknowledged_first = acknowledged_first
         silence = message.longest_silence
         # The server sends heartbeats if it is 2 or more, and whole.
         self.client_timeout = None if silence is None else int(silence)
 
     def acknowledge(self) -> None:
         """Say that it is run here, so that nobody else is given it.
+
+        What is run afterwards takes a place of this server until then: the router gives it no other one instead.
 
         Raises:
             NobodyWaits: it is not to be run, and the server drops it.
@@ -54,31 +63,36 @@ class Incoming(RpcIncomingMessage):
             if message.cancelled:
                 message.reply(None)
                 raise NobodyWaits(f"the call of {message.method!r} was not begun: its caller has given up")
-        elif not message.settle():
+        elif not message.settle(self._acknowledged_first):
             raise NobodyWaits(f"the cast of {message.method!r} was not begun: its router may have given it elsewhere")
+        self._runs = self._acknowledged_first
 
     def requeue(self) -> None:
-        """Put it back: it is delivered once more."""
+        """Put it back: this listener or another one is given it once more."""
+        self._message.set_aside()
         self._put_back(self)
+
+    def give_back(self) -> bool:
+        """Have the router give it to another listener, or to this one again; return whether it could be."""
+        return self._message.give_back()
 
     def reply(self, reply: Any = None, failure: ExcInfo | None = None) -> None:
         """Answer a call with its result, or with what its method raised; nothing is done for a cast.
 
-        A result that cannot be encoded becomes a failure, which the caller is told.
+        What cannot be sent, because it cannot be encoded or is too large, becomes a failure, which the caller is told.
         """
-        message = self._message
+        message, self._runs = self._message, False
         if not message.is_call:
+            message.ran()
             return
         try:
-            if failure is not None:
-                message.reply(failed(text_of_failure(failure)))
-                return
             try:
-                message.reply(succeeded(reply))
+                message.reply(succeeded(reply) if failure is None else failed(text_of_failure(failure)))
             except PayloadError as error:
-                LOG.error("the result of %r cannot be sent: %s", message.method, error)
-                told = ValueError(f"the result of {message.method!r} cannot be sent: {error}")
-                message.reply(failed(text_of_failure((ValueError, told, None))))
+                answer = "result" if failure is None else "exception"
+                text = f"the {answer} of {message.method!r} cannot be sent: {error}"
+                LOG.error("%s", text)
+                message.reply(failed(text_of_failure((ValueError, ValueError(text), None))))
         except RpcError:
             LOG.exception("the answer to %r was not sent", message.method)
 
@@ -88,3 +102,17 @@ class Incoming(RpcIncomingMessage):
             self._message.show_life()
         except RpcError:
             LOG.exception("the heartbeat of %r was not sent", self._message.method)
+
+    def __del__(self) -> None:
+        """End what the server tells nobody the end of: its method has raised SystemExit, or a timeout of eventlet."""
+        if self._runs:
+            # Not here: this may be any thread, in anything that it does.
+            self._message.home.post(_end_untold, self._message)
+
+
+def _end_untold(message: IncomingMessage) -> None:
+    if message.is_call:
+        text = f"{message.method!r} has ended with neither a result nor an exception that its server tells of"
+        message.reply(failed(text_of_failure((RuntimeError, RuntimeError(text), None))))
+    else:
+        message.ran()

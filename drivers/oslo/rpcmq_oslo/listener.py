@@ -5,16 +5,19 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from typing import Any, Final
 
 from oslo_messaging._drivers.base import Listener
+from oslo_messaging.server import MessageHandlingServer
 
 from rpcmq import Address
 from rpcmq.adapters.serving import KEPT, IncomingMessage, MessageConsumer
 from rpcmq.errors import AccessDenied, RouterUnreachable, RpcError
-from rpcmq_oslo.connections import SharedConnection
+from rpcmq_oslo.connections import FOREVER, SharedConnection
 from rpcmq_oslo.failures import RefusedByRouter
 from rpcmq_oslo.incoming import Incoming
+from rpcmq_oslo.put_back import PutBack
 
 __all__ = ["RpcmqListener"]
 
@@ -24,8 +27,6 @@ LOG = logging.getLogger(__name__)
 _ATTEMPT: Final = 30.0
 #: Longest wait for what is unanswered when everything is released (seconds).
 _RELEASED_WITHIN: Final = 5.0
-#: Seconds before a message that was put back is delivered once more.
-_PUT_BACK_AFTER: Final = 0.2
 
 
 class RpcmqListener(Listener):
@@ -40,6 +41,7 @@ class RpcmqListener(Listener):
         pool: consume as a member of this group; empty: as the topic's own listener.
         batch_size: messages handed over at once, at most.
         batch_timeout: seconds for which a batch that is not full waits; None: for ever.
+        acknowledged_first: messages are acknowledged before they are run.
 
     Raises:
         RefusedByRouter: this process may not listen there.
@@ -54,25 +56,35 @@ class RpcmqListener(Listener):
         pool: str = "",
         batch_size: int = 1,
         batch_timeout: float | None = None,
+        acknowledged_first: bool = False,
     ) -> None:
         super().__init__(batch_size, batch_timeout)
         self._connection = connection
+        self._acknowledged_first = acknowledged_first
+        self._put_back = PutBack(self._add)
         # The callback is called with it: after stop() it is not. It may end in here again.
         self._lock = threading.RLock()
         self._waiting: list[Incoming] = []
         self._timer: threading.Timer | None = None
         self._stopped = False
         self._consumers: list[MessageConsumer] = []
-        try:
+        with ExitStack() as undo:
+            undo.callback(self.cleanup)
+            connection.connect(FOREVER)
             for address in addresses:
                 consumer = MessageConsumer(
-                    connection.client, address, self._take, concurrency=concurrency, group=pool, beats=False
+                    connection.client,
+                    address,
+                    self._take,
+                    concurrency=concurrency,
+                    group=pool,
+                    beats=False,
+                    begun_when_settled=acknowledged_first,
+                    is_prompt=self._is_prompt,
                 )
                 _register(consumer, address, connection)
                 self._consumers.append(consumer)
-        except BaseException:
-            self.cleanup()
-            raise
+            undo.pop_all()
 
     def start(self, on_incoming_callback: Callable[[list[Incoming]], None]) -> None:
         """Hand over what comes, and what has come."""
@@ -88,24 +100,28 @@ class RpcmqListener(Listener):
             self._hand_over(is_last=True)
             self._stopped = True
             super().stop()
+        self._put_back.stop()
 
     def cleanup(self) -> None:
         """Release everything; to be called when all has been answered. To call it again does nothing."""
         consumers, self._consumers = self._consumers, []
         self._stopped = True
+        self._put_back.stop()
+        waiting, self._waiting = self._waiting, []
+        for incoming in waiting:
+            self._add(incoming)
         for consumer in consumers:
             consumer.stop(_RELEASED_WITHIN)
         self._connection.release()
 
     def _take(self, message: IncomingMessage) -> Any:
-        """Take a message from its consumer, in one of that one's threads."""
-        self._add(Incoming(message, self._put_back))
+        """Take a message from its consumer, in one of that one's threads, or the thread of the sockets."""
+        self._add(Incoming(message, self._put_back.put, self._acknowledged_first))
         return KEPT
 
-    def _put_back(self, incoming: Incoming) -> None:
-        timer = threading.Timer(_PUT_BACK_AFTER, self._add, (incoming,))
-        timer.daemon = True
-        timer.start()
+    def _is_prompt(self) -> bool:
+        """Whether the callback only queues what it is given, as that of oslo.messaging's own servers does."""
+        return getattr(self.on_incoming_callback, "__func__", None) is MessageHandlingServer._on_incoming
 
     def _add(self, incoming: Incoming) -> None:
         with self._lock:
@@ -113,7 +129,9 @@ class RpcmqListener(Listener):
                 self._waiting.append(incoming)
                 self._hand_over()
                 return
-        # Of a cast the router hears when the connection ends, and gives it to another listener.
+        if incoming.give_back():
+            return
+        # Of a cast a router of an earlier version hears when the connection ends, and gives it to another listener.
         LOG.warning("message %s has come after its listener was stopped, and is not run here", incoming.msg_id)
         incoming.reply(failure=(RuntimeError, RuntimeError("it was not begun: the server was stopped"), None))
 

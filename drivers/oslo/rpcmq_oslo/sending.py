@@ -155,8 +155,12 @@ class Sending:
         attempts = outgoing.attempts
         if attempts is not None:
             self._await_router(outgoing, min(attempts * _ATTEMPT, deadline - time.monotonic()))
+        else:
+            self._connect(outgoing, deadline)
         tried = 0
-        while (left := deadline - time.monotonic()) > 0:
+        reason = f"nothing was left of its {outgoing.timeout} s, and it was not sent"
+        # Whole milliseconds, for the texts of errors.
+        while (left := round(deadline - time.monotonic(), 3)) > 0:
             try:
                 return send(left)
             except NoConsumer as error:
@@ -168,12 +172,26 @@ class Sending:
                 pause = min(_ATTEMPT, float(error.details.get("retry_after", 0.1)))
                 if attempts is not None and tried >= attempts:
                     raise MessageDeliveryFailure(f"{outgoing}: {error} (after {tried} attempts)") from error
+                reason = str(error)
                 if time.monotonic() + pause >= deadline:
                     raise MessagingTimeout(f"{outgoing}: {error}") from error
                 time.sleep(pause)
             except RpcError as error:
-                raise oslo_error(error, outgoing.target, str(outgoing)) from error
-        raise MessagingTimeout(f"{outgoing}: nothing was left of its {outgoing.timeout} s, and it was not sent")
+                was_closed = self._connection.is_released
+                raise oslo_error(error, outgoing.target, str(outgoing), was_closed) from error
+        raise MessagingTimeout(f"{outgoing}: {reason}")
+
+    def _connect(self, outgoing: Outgoing, deadline: float) -> None:
+        """Wait for the first connection of this process.
+
+        Raises:
+            MessagingTimeout: there was none within the time.
+            RefusedByRouter: as :meth:`SharedConnection.connect`.
+        """
+        try:
+            self._connection.connect(deadline - time.monotonic())
+        except RouterUnreachable as error:
+            raise MessagingTimeout(f"{outgoing}: it was not sent: {error}") from error
 
     def _await_router(self, outgoing: Outgoing, seconds: float) -> None:
         """Wait for the router, where the attempts are counted: so long as they would take.
@@ -182,6 +200,7 @@ class Sending:
             MessageDeliveryFailure: it is not there.
         """
         try:
+            self._connection.connect(seconds)
             self._connection.client.connect(max(0.001, seconds))
         except (RouterUnreachable, CallTimeout) as error:
             raise MessageDeliveryFailure(
@@ -190,8 +209,8 @@ class Sending:
 
 
 def _undeliverable(outgoing: Outgoing, error: NoConsumer) -> Exception:
-    address = outgoing.address
-    key = f"{address.topic}.{address.server}" if address.server else address.topic
-    undeliverable: Exception = MessageUndeliverable(error, address.exchange, key, outgoing.message)
+    target = outgoing.target
+    key = f"{target.topic}.{target.server}" if target.server and not target.fanout else target.topic
+    undeliverable: Exception = MessageUndeliverable(error, outgoing.address.exchange, key, outgoing.message)
     undeliverable.args = (str(error),)
     return undeliverable

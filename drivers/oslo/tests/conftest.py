@@ -1,13 +1,15 @@
 """Fixtures: a router in a process of its own, and transports, servers and clients of oslo.messaging over it.
 
-The processes of these tests are of native threads; those that are patched are programs of their own.
+They run in a process of native threads, or in one that is patched: see ``run_as.py``.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import sys
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,8 @@ def _load(name: str) -> Any:
 
 
 _load("processes")
+_load("endpoints")
+_load("topics")
 from processes import Router  # noqa: E402
 
 
@@ -71,9 +75,19 @@ def serve(transport: Callable[..., Any]) -> Iterator[Callable[..., Any]]:
         return made[-1]
 
     yield serve
-    for server in made:
-        server.stop()
-        server.wait()
+    # Together: the executor of each takes a second to end, whatever the driver is.
+    ends = [threading.Thread(target=lambda server=server: (server.stop(), server.wait())) for server in made]
+    for end in ends:
+        end.start()
+    for end in ends:
+        end.join()
+
+
+@pytest.fixture
+def in_thread() -> Iterator[Callable[..., Future[Any]]]:
+    """Calls functions in threads of their own, all of which have ended when the test is over."""
+    with ThreadPoolExecutor() as threads:
+        yield threads.submit
 
 
 @pytest.fixture

@@ -10,12 +10,15 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
 T = TypeVar("T")
 
+#: Whether this process is one that eventlet or gevent has patched.
+IS_PATCHED = time.sleep.__module__ != "time"
 PROGRAMS = Path(__file__).parent / "programs"
 
 
@@ -126,3 +129,24 @@ class Router(Process):
 def program(name: str, *arguments: str, **env: str) -> Process:
     """Start a program of the folder beside this file."""
     return Process([sys.executable, str(PROGRAMS / f"{name}.py"), *arguments], **env)
+
+
+@contextmanager
+def routers_of_mesh(names: str) -> Iterator[list[Router]]:
+    """Routers that are linked to one another, each with a name of one letter."""
+    with ExitStack() as stack:
+        made: list[Router] = []
+        for number, name in enumerate(names, 1):
+            peers = {"mesh_peers": f"tcp://{made[0].host}"} if made else {}
+            # Their ids would be made of ports that they are given only once.
+            made.append(stack.enter_context(Router(router_name=name, router_id=str(number), **peers)))
+        made[0].env["RPCMQ_MESH_PEERS"] = f"tcp://{made[1].host}"
+        await_mesh(made)
+        yield made
+
+
+def await_mesh(routers: list[Router]) -> None:
+    """Wait until all are linked to one another."""
+    urls = ",".join(f"tcp://{router.host}" for router in routers)
+    command = [sys.executable, "-m", "rpcmq", "mesh", "--router", urls]
+    eventually(lambda: subprocess.run(command, capture_output=True, timeout=60, check=False).returncode == 0, 60)

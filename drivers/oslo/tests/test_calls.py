@@ -13,6 +13,8 @@ import oslo_messaging
 import pytest
 from oslo_messaging import MessagingTimeout, RemoteError
 
+from rpcmq_oslo.codec import CODEC
+
 Make = Callable[..., Any]
 
 
@@ -38,7 +40,12 @@ class Endpoint:
         return self.name
 
     def raise_it(self, ctxt: Any, what: str) -> None:
-        raise {"lookup": KeyError("no such node"), "own": NotPrintable(), "timeout": MessagingTimeout("inner")}[what]
+        raise {
+            "lookup": KeyError("no such node"),
+            "own": NotPrintable(),
+            "timeout": MessagingTimeout("inner"),
+            "large": ValueError("x" * CODEC.max_bytes),
+        }[what]
 
     def unserializable(self, ctxt: Any) -> Any:
         return {(1, 2): threading.Lock()}
@@ -106,6 +113,8 @@ def test_what_cannot_be_encoded_is_told(serve: Make, client: Make) -> None:
         client().call({}, "unserializable")
     with pytest.raises(RuntimeError, match=r"NotPrintable, which cannot be encoded"):
         client().call({}, "raise_it", what="own")
+    with pytest.raises(ValueError, match=r"the exception of 'raise_it' cannot be sent: .* more than max_bytes"):
+        client(timeout=20).call({}, "raise_it", what="large")
     with pytest.raises(oslo_messaging.MessagingException, match="cannot be encoded as JSON"):
         client().call({}, "echo", bad={(1, 2): 3})
 

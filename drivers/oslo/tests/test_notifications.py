@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import oslo_messaging
@@ -11,6 +12,7 @@ from oslo_messaging import NotificationResult
 from processes import Router, eventually, program
 
 from rpcmq import threads
+from rpcmq_oslo.put_back import PutBack
 
 Make = Callable[..., Any]
 
@@ -97,7 +99,7 @@ def test_they_are_kept_for_longer_than_casts_to_a_topic_that_nobody_has(conf: An
         def topics() -> set[str]:
             return {row["topic"] for row in client.query("topics")["topics"] if row["queued"]}
 
-        eventually(lambda: topics() == {"kept.info"})
+        eventually(lambda: topics() == {"kept:info"})
         endpoint = Endpoint()
         listener = oslo_messaging.get_notification_listener(
             transport, [oslo_messaging.Target(topic="kept")], [endpoint]
@@ -145,6 +147,27 @@ def test_what_is_put_back_is_delivered_again(notifier: Make, listen: Make) -> No
     eventually(lambda: endpoint.seen == [7, 7, 7])
     notify(8)
     eventually(lambda: endpoint.seen == [7, 7, 7, 8])
+
+
+def test_what_is_put_back_goes_to_another_listener_too(notifier: Make, listen: Make, router: Any) -> None:
+    with program("listener", router.url, "unwanted", "pool") as other:
+        other.expect("listening")
+        notify = notifier("unwanted")
+        for n in range(5):
+            notify(n)
+        other.expect("put back")
+        endpoint = Endpoint()
+        listen("unwanted", endpoint, pool="pool", allow_requeue=True)
+        eventually(lambda: sorted(endpoint.seen) == list(range(5)))
+        assert other.popen.poll() is None
+
+
+def test_what_nobody_wants_comes_back_later_each_time() -> None:
+    put_back = PutBack(lambda incoming: None)
+    incoming: Any = SimpleNamespace(msg_id="1")
+    pauses = [round(put_back._pause(incoming), 3) for _ in range(7)]
+    assert pauses == [0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
+    assert put_back._pause(SimpleNamespace(msg_id="2")) == 0.2
 
 
 def test_what_was_put_back_goes_to_another_pool_member_if_this_one_ends(

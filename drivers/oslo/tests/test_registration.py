@@ -1,4 +1,4 @@
-"""How oslo.messaging finds and makes the driver; options and urls; what it imports; one connection for a process."""
+"""The driver as oslo.messaging finds and makes it; options and urls; its imports; one connection for a process."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from rpcmq_oslo.driver import RpcmqDriver
 from rpcmq_oslo.router_urls import router_urls
 
 Make = Callable[..., Any]
-#: What the driver may import of rpcmq: the interface for adapters.
+#: The modules of rpcmq that the driver may import: the interface for adapters.
 PUBLIC = {
     "rpcmq", "rpcmq.errors", "rpcmq.threads", "rpcmq.adapters.calling", "rpcmq.adapters.serving",
     "rpcmq.adapters.untrusted_values",
@@ -104,7 +104,7 @@ def test_the_last_user_closes_the_connection_and_it_may_be_used_again(conf: cfg.
 
 def test_only_the_interface_for_adapters_is_imported() -> None:
     found = set()
-    for path in Path(rpcmq_oslo.__file__).parent.glob("*.py"):
+    for path in Path(rpcmq_oslo.__file__).parent.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             match node:
                 case ast.ImportFrom(module=str(module)):

@@ -1,0 +1,65 @@
+"""Several hosts in the url are routers of a mesh: what goes on, and how soon, when one after the other is killed."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+from processes import Process, Router, await_mesh, eventually, program, routers_of_mesh
+
+METHODS = ("ask", "tell", "spread")
+#: Casts of a client whose end its router may not have told it yet, at one in ten milliseconds.
+_DOUBTFUL = 50
+
+
+@pytest.fixture
+def routers() -> Iterator[list[Router]]:
+    """Three routers of a mesh."""
+    with routers_of_mesh("abc") as made:
+        yield made
+
+
+def report(process: Process, line: str = "") -> Any:
+    process.tell(line)
+    return json.loads(process.expect(r"^done (.*)")[1])
+
+
+def has_gone_on(client: Process, before: Any) -> bool:
+    now = report(client)
+    return all(len(now["seen"][method]) > len(before["seen"][method]) + 20 for method in METHODS)
+
+
+@pytest.mark.parametrize("kind", ["native", "eventlet"])
+def test_everything_goes_on_when_each_router_in_turn_is_killed(kind: str, routers: list[Router]) -> None:
+    url = f"rpcmq://{','.join(router.host for router in routers)}/"
+    with ExitStack() as stack:
+        servers = [stack.enter_context(program("meshed", kind, url, f"node-{n}")) for n in range(2)]
+        for server in servers:
+            server.expect("^began")
+        client = stack.enter_context(program("meshed", kind, url, "client"))
+        client.expect("^began")
+        for router in routers:
+            before = report(client)
+            router.kill()
+            # Over the others, while this one is away.
+            eventually(lambda before=before: has_gone_on(client, before), 60)
+            router.restart()
+            await_mesh(routers)
+        sent = report(client, "end")
+        assert sent["failed"] == []
+
+        def heard(method: str) -> list[int]:
+            return sorted(n for server in servers for n in report(server)["seen"][method])
+
+        for method in ("ask", "tell"):
+            eventually(lambda method=method: len(heard(method)) >= len(sent["seen"][method]))
+            assert sorted(set(heard(method))) == sent["seen"][method], f"{method} was lost"
+        calls, casts, copies = (Counter(heard(method)) for method in METHODS)
+        assert max(calls.values()) == 1
+        assert max(copies.values()) <= len(servers)
+        # A server may have begun one of the last moments before its sender's router was killed, who was not told so.
+        assert sum(count - 1 for count in casts.values()) <= _DOUBTFUL * len(routers)

@@ -1,0 +1,102 @@
+"""The text of MessagingTimeout says why: no server, a busy one, a slow one, a router that is away."""
+
+from __future__ import annotations
+
+import re
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import oslo_messaging
+import pytest
+from oslo_messaging import MessagingTimeout
+from processes import Router, eventually
+
+Make = Callable[..., Any]
+
+
+class Endpoint:
+    def __init__(self) -> None:
+        self.go_on = threading.Event()
+        self.running = threading.Semaphore(0)
+
+    def hold(self, ctxt: Any) -> None:
+        self.running.release()
+        self.go_on.wait(60)
+
+
+@pytest.fixture
+def endpoint() -> Iterator[Endpoint]:
+    endpoint = Endpoint()
+    yield endpoint
+    endpoint.go_on.set()
+
+
+def reason(client: Any) -> str:
+    with pytest.raises(MessagingTimeout) as caught:
+        client.call({}, "hold")
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("server", [None, "node-1"])
+def test_no_server(client: Make, server: str | None) -> None:
+    name = "nobody.node-1" if server else "nobody"
+    told = reason(client("nobody", target={"server": server}, timeout=1))
+    assert re.fullmatch(
+        rf"hold to openstack/{name}: queued \d.\d s: no consumer on 'openstack/{name}' \(never seen\)", told
+    )
+
+
+def test_a_server_that_is_slow_and_one_that_is_busy(
+    conf: Any, transport: Make, client: Make, endpoint: Endpoint
+) -> None:
+    over = transport()
+    target = oslo_messaging.Target(topic="busy", server="node-1")
+    server = oslo_messaging.get_rpc_server(over, target, [endpoint])
+    conf.set_override("executor_thread_pool_size", 2)
+    server.start()
+    holders = [threading.Thread(target=client("busy", timeout=60).call, args=({}, "hold")) for _ in range(2)]
+    try:
+        holders[0].start()
+        assert endpoint.running.acquire(timeout=30)
+        assert re.search(r"with \S+ for 0.\d s, running", reason(client("busy", timeout=0.5)))
+        # The one that has timed out runs on, and takes the other worker.
+        assert endpoint.running.acquire(timeout=30)
+        told = reason(client("busy", timeout=0.5))
+        assert re.search(r"queued 0.\d s: all 1 consumers of 'openstack/busy' are busy \(2 of 2 in flight\)", told), (
+            told
+        )
+    finally:
+        endpoint.go_on.set()
+        holders[0].join(30)
+        server.stop()
+        server.wait()
+
+
+def test_a_router_that_is_away_from_the_start(transport: Make, client: Make) -> None:
+    with socket.socket() as one, socket.socket() as two:
+        for each in (one, two):
+            each.bind(("127.0.0.1", 0))
+        ports = [each.getsockname()[1] for each in (one, two)]
+        told = reason(client(over=transport(f"rpcmq://127.0.0.1:{ports[0]}/"), timeout=1))
+        assert f"router tcp://127.0.0.1:{ports[0]} not reachable" in told and "nothing listens there" in told
+        told = reason(client(over=transport(f"rpcmq://127.0.0.1:{ports[0]},127.0.0.1:{ports[1]}/"), timeout=1))
+        assert all(f"tcp://127.0.0.1:{port}: nothing listens there" in told for port in ports)
+
+
+def test_a_router_that_hangs_or_dies(transport: Make) -> None:
+    with Router() as router:
+        over = transport(router.url)
+        caller = oslo_messaging.get_rpc_client(over, oslo_messaging.Target(topic="nobody"), timeout=1)
+        assert "no consumer" in reason(caller)
+        router.signal(signal.SIGSTOP)
+        told = reason(caller)
+        assert re.search(r"no answer within 1(\.0)? s from 'openstack/nobody'; the router was last heard \d", told), (
+            told
+        )
+        router.signal(signal.SIGCONT)
+        eventually(lambda: "no consumer" in reason(caller))
+        router.kill()
+        eventually(lambda: "no connection to the router for" in (told := reason(caller)) and "did not run" in told)

@@ -1,0 +1,80 @@
+"""A router that is killed and comes back: notifications and their listeners go on; who blocks is not cut off."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import oslo_messaging
+import pytest
+from processes import Router, eventually
+
+from rpcmq import threads
+
+Make = Callable[..., Any]
+
+
+class Endpoint:
+    def __init__(self) -> None:
+        self.seen: list[int] = []
+
+    def info(self, ctxt: Any, publisher_id: str, event_type: str, payload: Any, metadata: Any) -> None:
+        self.seen.append(payload["n"])
+
+    def block(self, ctxt: Any, seconds: float) -> str:
+        # Neither eventlet nor gevent knows of it, and all green threads wait.
+        ctypes.CDLL(None).usleep(int(seconds * 1_000_000))
+        return "done"
+
+
+@pytest.fixture
+def own_router() -> Iterator[Router]:
+    """A router that soon takes silent processes for lost, and drops what is for topics that nobody has declared."""
+    patience = {"heartbeat": "0.3", "unresponsive": "0.6", "lost": "1", "resume": "0.1"}
+    settings = {f"link_{name}_seconds": seconds for name, seconds in patience.items()}
+    with Router(**settings, mailbox_unclaimed_seconds="0.3") as router:
+        yield router
+
+
+@pytest.fixture
+def notify(conf: Any, own_router: Router) -> Iterator[Callable[[int], None]]:
+    transport = oslo_messaging.get_notification_transport(conf, own_router.url)
+    notifier = oslo_messaging.Notifier(transport, "test.host", driver="messagingv2", topics=["kept"])
+    yield lambda n: notifier.info({}, "instance.create", {"n": n})
+    transport.cleanup()
+
+
+def queued(router: Router) -> dict[str, int]:
+    with threads.Client(f"tcp://{router.host}") as client:
+        return {row["topic"]: row["queued"] for row in client.query("topics")["topics"]}
+
+
+def test_notifications_are_kept_by_a_router_that_was_started_again(
+    own_router: Router, notify: Callable[[int], None], client: Make, transport: Make, conf: Any
+) -> None:
+    notify(1)
+    own_router.kill()
+    own_router.restart()
+    notify(2)
+    over = transport(own_router.url)
+    client("nobody", over=over).cast({}, "tell")
+    # What nobody has declared has aged out by then.
+    eventually(lambda: queued(own_router).get("nobody", 0) == 0)
+    endpoint = Endpoint()
+    listener = oslo_messaging.get_notification_listener(over, [oslo_messaging.Target(topic="kept")], [endpoint])
+    listener.start()
+    eventually(lambda: sorted(endpoint.seen) == [1, 2])
+    own_router.kill()
+    own_router.restart()
+    notify(3)
+    eventually(lambda: sorted(endpoint.seen) == [1, 2, 3])
+    listener.stop()
+    listener.wait()
+
+
+def test_a_process_that_blocks_is_not_cut_off(own_router: Router, serve: Make, client: Make, transport: Make) -> None:
+    over = transport(own_router.url)
+    serve(Endpoint(), over=over)
+    assert client(over=over, timeout=60).call({}, "block", seconds=2.5) == "done"
+    assert not [line for line in own_router.lines if "lost" in line or "unresponsive" in line]
