@@ -1,0 +1,1 @@
+"""Stores of the caching proxy: memory, files, MongoDB."""
