@@ -3,17 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from rpcmq.proxy.http.errors import ClientGone, HttpError
 from rpcmq.proxy.http.heads import CONTINUE, error_head, head_bytes
 from rpcmq.proxy.http.requests import Request
 from rpcmq.proxy.messages import ResponseHead
 
-if TYPE_CHECKING:
-    from rpcmq.proxy.http.connection import ServerConnection
+__all__ = ["ClientConnection", "Exchange"]
 
-__all__ = ["Exchange"]
+
+class ClientConnection(Protocol):
+    """The parts of a connection that an exchange uses: see :class:`rpcmq.proxy.http.connection.ServerConnection`."""
+
+    peer: str
+    scheme: str
+    is_last: bool
+    is_lost: bool
+
+    def read_body(self, request: Request) -> None:
+        """Wait for more of the body of ``request``."""
+
+    def write(self, data: bytes) -> None:
+        """Send ``data``."""
+
+    def hand_over(self) -> tuple[Any, bytes]:
+        """Give the socket away, and what has come and was not parsed."""
 
 
 class Exchange:
@@ -34,7 +49,7 @@ class Exchange:
         "keep_alive", "request", "sent", "status",
     )  # fmt: skip
 
-    def __init__(self, connection: ServerConnection, request: Request) -> None:
+    def __init__(self, connection: ClientConnection, request: Request) -> None:
         self.request = request
         self._connection = connection
         self.status = 0
