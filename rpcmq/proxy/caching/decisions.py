@@ -89,14 +89,15 @@ class Serve:
     Attributes:
         entry: the stored response.
         response: the head for the client, with Age, Cache-Status and Content-Length.
-        body: the pieces of the stored body that follow it; none for HEAD and 304.
+        body: the pieces of the stored body that follow it; none for HEAD and 304. None: all of it as it comes, whatever
+            its size is, which only a body that is still on its way can need (see :func:`rpcmq.proxy.caching.follow`).
         revalidate: a request to be sent to the origin when the client has been answered, and whose outcome only the
             store gets (RFC 5861 section 3); None: none.
     """
 
     entry: StoredResponse
     response: ResponseHead
-    body: BodyPlan
+    body: BodyPlan | None
     revalidate: Forward | None = None
 
 
@@ -122,8 +123,7 @@ class Deliver:
             is not to be.
         body: pieces of the origin's body for the client; None: all of it as it comes, whatever its size is. The store
             gets all of it in any case.
-        invalidates: keys of which all stored responses are to be made stale (RFC 9111 section 4.4).
-        removes: keys of which all stored responses are to be removed.
+        invalidates: keys of which all stored responses are to be purged (RFC 9111 section 4.4).
         uncacheable_for: seconds for which requests for the same key need not wait for one another: they could not
             share this one.
     """
@@ -132,7 +132,6 @@ class Deliver:
     store: StoredResponse | None = None
     body: BodyPlan | None = None
     invalidates: tuple[str, ...] = ()
-    removes: tuple[str, ...] = ()
     uncacheable_for: float = 0.0
 
 
@@ -157,6 +156,4 @@ class Resend:
 
 
 Outcome = Deliver | Refresh | Serve | Answer | Resend
-"""Ways to treat a response of the origin, or the lack of one. With Serve and Answer the body that the origin may have sent
-is dropped.
-"""
+"""Ways to treat a response of the origin, or the lack of one. With all but Deliver the origin's body is dropped."""

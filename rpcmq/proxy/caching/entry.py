@@ -25,9 +25,10 @@ class StoredResponse:
             selecting fields.
         selecting: names of the fields that Vary lists, in small letters and in order, with their normalised values in
             the request; None: the request did not have it.
-        status, reason, headers: of the response, without the fields of the connection.
+        status, reason, headers: of the response, without the fields of the connection, Age and Content-Length.
         requested_at: time at which the request was sent to the origin.
         responded_at: time at which the head of the response came.
+        initial_age: seconds from its generation to that (RFC 9111 section 4.2.3, corrected_initial_age).
         fresh_for: seconds of freshness that it was given, counted from its generation.
         stale_for: seconds after that during which it may be of use, stale or to be revalidated.
         tags: by which it can be purged (Surrogate-Key, Cache-Tag).
@@ -43,6 +44,7 @@ class StoredResponse:
     headers: Headers
     requested_at: float
     responded_at: float
+    initial_age: float
     fresh_for: float
     stale_for: float
     tags: tuple[str, ...] = ()
@@ -57,12 +59,16 @@ class StoredResponse:
     @property
     def useless_at(self) -> float:
         """Time from which a store may drop it: it is stale, and too old to be served or revalidated."""
-        return self.responded_at + self.fresh_for + self.stale_for
+        return self.responded_at - self.initial_age + self.fresh_for + self.stale_for
 
     @property
     def head_size(self) -> int:
         """Bytes that its fields take, about."""
         return sum(len(name) + len(value) + 4 for name, value in self.headers) + len(self.key) + 256
+
+    def age(self, now: float) -> float:
+        """Return the seconds since its generation (RFC 9111 section 4.2.3, current_age)."""
+        return self.initial_age + max(0.0, now - self.responded_at)
 
     def with_body_size(self, size: int) -> StoredResponse:
         """Return it with the size of its body, in bytes."""
@@ -79,6 +85,7 @@ class StoredResponse:
             "headers": [list(field) for field in self.headers],
             "requested_at": self.requested_at,
             "responded_at": self.responded_at,
+            "initial_age": self.initial_age,
             "fresh_for": self.fresh_for,
             "stale_for": self.stale_for,
             "tags": list(self.tags),
@@ -103,6 +110,7 @@ class StoredResponse:
                 Headers((str(name), str(text)) for name, text in value["headers"]),
                 float(value["requested_at"]),
                 float(value["responded_at"]),
+                float(value["initial_age"]),
                 float(value["fresh_for"]),
                 float(value["stale_for"]),
                 tuple(map(str, value["tags"])),

@@ -22,7 +22,10 @@ class CachePolicy:
             response does not say how long (RFC 5861 section 3).
         stale_if_error: after its freshness, a response is served where the origin fails, where the response does not
             say how long (RFC 5861 section 4).
-        max_stale_life: bound of both, and of the time for which a stale response is stored in order to be revalidated.
+        stale_if_disconnected: the same where the origin cannot be reached or does not answer (RFC 9111 section 4.2.4).
+        stale_beside_s_maxage: whether ``stale-while-revalidate`` and ``stale-if-error`` count beside ``s-maxage``,
+            which forbids stale responses (RFC 9111 section 5.2.2.10), though content networks use them together.
+        max_stale_life: bound of these, and of the time for which a stale response is stored in order to be revalidated.
         max_fresh_life: bound of the freshness that an origin may give.
         request_directives: whether Cache-Control of requests counts (RFC 9111 section 5.2.1: advisory). A request may
             then have the origin asked though a fresh response is stored.
@@ -47,6 +50,8 @@ class CachePolicy:
     negative: dict[int, float] = field(default_factory=dict)
     stale_while_revalidate: float = 0.0
     stale_if_error: float = 0.0
+    stale_if_disconnected: float = 3600.0
+    stale_beside_s_maxage: bool = False
     max_stale_life: float = 7 * 86400.0
     max_fresh_life: float = 365 * 86400.0
     request_directives: bool = True
