@@ -22,7 +22,8 @@ CONDITIONS = frozenset(("if-none-match", "if-modified-since", "if-range", "range
 origins do.
 """
 
-_ENTITY_TAG = re.compile(r'(?:W/)?"[\x21\x23-\x7e\x80-\xff]*"')
+# Some origins have spaces in their tags, which RFC 9110 section 8.8.3 has not.
+_ENTITY_TAG = re.compile(r'(?:W/)?"[^"\x00-\x1f]*"')
 _STATED = re.compile(rf"\s*{_ENTITY_TAG.pattern}\s*(?:,|$)")
 
 
