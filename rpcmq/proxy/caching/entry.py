@@ -32,8 +32,9 @@ class StoredResponse:
         fresh_for: seconds of freshness that it was given, counted from its generation.
         stale_for: seconds after that during which it may be of use, stale or to be revalidated.
         tags: by which it can be purged (Surrogate-Key, Cache-Tag).
-        body_size: bytes of its body; -1 while they are not known.
+        body_size: bytes of its body, as its head declares them until they are there; -1 while they are not known.
         purged_at: time of a soft purge since when it is stale; 0: none.
+        body_id: tells apart the bodies that a variant has had, so that no head is ever put before another one's body.
     """
 
     key: str
@@ -50,6 +51,7 @@ class StoredResponse:
     tags: tuple[str, ...] = ()
     body_size: int = -1
     purged_at: float = 0.0
+    body_id: str = ""
 
     @property
     def head(self) -> ResponseHead:
@@ -91,6 +93,7 @@ class StoredResponse:
             "tags": list(self.tags),
             "body_size": self.body_size,
             "purged_at": self.purged_at,
+            "body_id": self.body_id,
         }
 
     @classmethod
@@ -116,6 +119,7 @@ class StoredResponse:
                 tuple(map(str, value["tags"])),
                 int(value["body_size"]),
                 float(value["purged_at"]),
+                str(value["body_id"]),
             )
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise MalformedEntry(f"no stored response: {error!r}") from error

@@ -155,7 +155,7 @@ def _updated(
         return replace(
             entry, headers=headers, requested_at=requested_at, responded_at=now, fresh_for=0.0, stale_for=0.0
         )
-    return replace(updated, variant=entry.variant, body_size=entry.body_size)
+    return replace(updated, variant=entry.variant, body_size=entry.body_size, body_id=entry.body_id)
 
 
 def _got(forward: Forward, head: ResponseHead, requested_at: float, now: float, policy: CachePolicy) -> Deliver:

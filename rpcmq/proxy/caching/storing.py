@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from hashlib import blake2b
+
 from rpcmq.proxy.caching.decisions import Forward
 from rpcmq.proxy.caching.directives import Directives, response_directives
 from rpcmq.proxy.caching.entry import StoredResponse
@@ -76,6 +78,7 @@ def new_entry(
     if fresh_for <= age and stale_for <= 0:
         return None
     selecting = selecting_fields(headers, request.headers)
+    size = content_length(headers)
     directives, _ = response_directives(headers, policy)
     dropped = _unstored_fields(directives) | {"age", "content-length"}
     return StoredResponse(
@@ -91,6 +94,8 @@ def new_entry(
         fresh_for,
         stale_for,
         _tags(headers),
+        -1 if size is None else size,
+        body_id=blake2b(repr((requested_at, responded_at, head)).encode(), digest_size=8).hexdigest(),
     )
 
 

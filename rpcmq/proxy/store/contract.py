@@ -67,8 +67,8 @@ class Writer(Protocol):
     def commit(self) -> StoredResponse | None:
         """Make the whole body visible, in place of the one that the same variant had; return its entry.
 
-        Returns None, and stores nothing, where the body does not have the length that its head declares, or the store
-        fails, or a purge of it came since the request was sent.
+        Returns None, and stores nothing, where the body does not have the ``body_size`` that its entry declares, or
+        the store fails, or a purge of it came since the request was sent.
         """
 
     def abort(self) -> None:
@@ -88,10 +88,12 @@ class Store(Protocol):
         """
 
     def open(self, entry: StoredResponse) -> Body | None:
-        """Open the body of ``entry``, as :meth:`find` returned it; None: it is not there any more."""
+        """Open the body of ``entry``, as :meth:`find` returned it; None: it is not there any more, or another one
+        is.
+        """
 
     def create(self, entry: StoredResponse) -> Writer | None:
-        """Begin to store the response of ``entry``, whose ``body_size`` does not count; None: it cannot be stored."""
+        """Begin to store the response of ``entry``; None: it cannot be stored."""
 
     def refresh(self, entry: StoredResponse) -> bool:
         """Give the stored response of that key and variant the head of ``entry``; its body stays. False: it is not

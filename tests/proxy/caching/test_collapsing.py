@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rpcmq.proxy.caching import CachePolicy, Deliver, Forward, Serve, StoredResponse, decide, follow, receive
+from rpcmq.proxy.caching import CachePolicy, Deliver, Forward, Serve, Span, StoredResponse, decide, follow, receive
 from rpcmq.proxy.messages import RequestHead, ResponseHead
 from tests.proxy.caching.small_cache import START, Fields, fields
 
@@ -56,8 +56,10 @@ def test_a_request_that_wants_more_than_is_stored_does_not_wait() -> None:
 
 def test_a_response_that_is_stored_is_shared() -> None:
     served = shared({}, {"Cache-Control": "max-age=100", "Content-Length": "5"}, {})
-    assert served is not None and served.body is None and served.response.status == 200
+    assert served is not None and served.body == (Span(0, 5),) and served.response.status == 200
     assert served.response.headers.get("cache-status") == "rpcmq; fwd=uri-miss; ttl=100; collapsed"
+    unsized = shared({}, {"Cache-Control": "max-age=100"}, {})
+    assert unsized is not None and unsized.body is None
 
 
 def test_one_that_is_stale_at_once_is_shared_with_those_who_waited() -> None:

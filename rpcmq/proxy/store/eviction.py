@@ -1,0 +1,96 @@
+"""Room in a folder: what was used least recently goes first."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+from rpcmq.proxy.store.folder import Folder, room_of
+
+__all__ = ["Evictor"]
+
+#: Folders whose files are compared at once, and the candidates that are remembered of them.
+_SAMPLE, _CANDIDATES = 16, 128
+#: The most files that one call removes.
+_MOST = 1000
+
+
+class Evictor:
+    """Removes the files of a folder that were used least recently, until all take at most ``max_bytes``.
+
+    All processes together have no order of all files: the oldest ones of a random sample go, which in a folder of up
+    to 16 leaves are all, and in a larger one nearly the oldest.
+
+    Args:
+        folder: the folder.
+        max_bytes: its bound.
+        on_evicted: is called for each file that was removed.
+    """
+
+    def __init__(self, folder: Folder, max_bytes: int, on_evicted: Callable[[], None]) -> None:
+        self._folder = folder
+        self._max_bytes = max_bytes
+        self._on_evicted = on_evicted
+        #: Time of the last use, and path, the latest first.
+        self._candidates: list[tuple[float, str]] = []
+
+    def make_room(self, used: int) -> bool:
+        """Remove files while more than ``used`` bytes are more than the bound; return whether they no longer are.
+
+        Raises:
+            OSError: the disk does not let it.
+        """
+        for _ in range(_MOST):
+            if used <= self._max_bytes:
+                return True
+            if not self._candidates:
+                self._sample()
+                if not self._candidates:
+                    return False
+            used = self._remove(*self._candidates.pop(), used)
+        return used <= self._max_bytes
+
+    def _remove(self, used_at: float, path: str, used: int) -> int:
+        try:
+            status = os.stat(path)
+            if status.st_mtime > used_at:
+                # It was used since it became a candidate.
+                return used
+            os.unlink(path)
+        except FileNotFoundError:
+            return used
+        self._on_evicted()
+        return self._folder.account(-room_of(status.st_size), -1)
+
+    def _sample(self) -> None:
+        found: list[tuple[float, str]] = []
+        for leaf in self._some_leaves():
+            try:
+                with os.scandir(leaf) as entries:
+                    found += [(entry.stat().st_mtime, entry.path) for entry in entries]
+            except FileNotFoundError:
+                # It, or a file of it, has just been removed.
+                continue
+        found.sort(reverse=True)
+        # The younger half of a sample is no candidate, where there is more than a sample.
+        self._candidates = found[-min(_CANDIDATES, max(1, len(found) // 2)) :]
+
+    def _some_leaves(self) -> list[Path]:
+        outer = [name for name in os.listdir(self._folder.path) if len(name) == 2]
+        random.shuffle(outer)
+        leaves: list[Path] = []
+        for name in outer:
+            try:
+                inner = os.listdir(self._folder.path / name)
+            except FileNotFoundError:
+                # It has just been removed.
+                continue
+            random.shuffle(inner)
+            # Several of one branch only where there are few branches.
+            share = max(1, _SAMPLE // len(outer))
+            leaves += [self._folder.path / name / each for each in inner[:share]]
+            if len(leaves) >= _SAMPLE:
+                break
+        return leaves

@@ -1,0 +1,154 @@
+"""A body on its way into a file store."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+from zlib import crc32
+
+from rpcmq.proxy.caching.entry import StoredResponse
+from rpcmq.proxy.store.contract import STEP_BYTES
+from rpcmq.proxy.store.file_format import Layout, new_layout, write_all, write_head
+from rpcmq.proxy.store.folder import room_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["FileWriter", "Owner"]
+
+
+class Owner(Protocol):
+    """The part of a file store that its writers call."""
+
+    def reserve(self, size: int) -> bool:
+        """Take ``size`` bytes of room, making some if need be; return whether there is so much."""
+
+    def publish(self, entry: StoredResponse, tmp: Path, room: int) -> bool:
+        """Put the whole file at ``tmp`` in its place; return whether it is there.
+
+        Raises:
+            OSError: the disk does not let it.
+        """
+
+    def failed(self) -> None:
+        """Count an operation that the disk failed."""
+
+
+class FileWriter:
+    """Writes a body block by block into a file that nobody else knows.
+
+    Args:
+        owner: the store.
+        entry: the head.
+        tmp: the path of the file.
+
+    Raises:
+        OSError: the file cannot be made.
+    """
+
+    def __init__(self, owner: Owner, entry: StoredResponse, tmp: Path) -> None:
+        self._owner = owner
+        self._entry = entry
+        self._tmp = tmp
+        self._layout = new_layout(entry)
+        self._waiting: list[bytes] = []
+        self._waiting_size = 0
+        self._body = 0
+        self._table = bytearray()
+        self._room = 0
+        self._descriptor = os.open(tmp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+
+    def write(self, chunk: bytes) -> bool:
+        """Append ``chunk``."""
+        return self._guarded(lambda: self._append(chunk))
+
+    def commit(self) -> StoredResponse | None:
+        """Make the body visible."""
+        entry = self._entry.with_body_size(self._body + self._waiting_size)
+        is_whole = self._entry.body_size in (-1, entry.body_size)
+        if not is_whole or not self._guarded(lambda: self._finish(entry)):
+            self.abort()
+            return None
+        return entry
+
+    def abort(self) -> None:
+        """Forget the body."""
+        if self._descriptor < 0:
+            return
+        os.close(self._descriptor)
+        self._descriptor = -1
+        self._waiting.clear()
+        try:
+            os.unlink(self._tmp)
+        except OSError:
+            # The folder is gone, or another process has cleared it away.
+            self._owner.failed()
+        self._release()
+
+    def __del__(self) -> None:
+        if getattr(self, "_descriptor", -1) >= 0:
+            self.abort()
+
+    def _guarded(self, step: Callable[[], bool]) -> bool:
+        if self._descriptor < 0:
+            return False
+        try:
+            if step():
+                return True
+        except OSError:
+            # A disk that is full or fails: the body goes to the client only.
+            self._owner.failed()
+        self.abort()
+        return False
+
+    def _append(self, chunk: bytes) -> bool:
+        self._waiting.append(chunk)
+        self._waiting_size += len(chunk)
+        if self._waiting_size < STEP_BYTES:
+            return True
+        data = b"".join(self._waiting)
+        whole = len(data) - len(data) % STEP_BYTES
+        for start in range(0, whole, STEP_BYTES):
+            if not self._write_block(data[start : start + STEP_BYTES]):
+                return False
+        self._waiting = [data[whole:]] if whole < len(data) else []
+        self._waiting_size = len(data) - whole
+        return True
+
+    def _write_block(self, block: bytes) -> bool:
+        if not self._reserve(self._layout.body_at + self._body + len(block)):
+            return False
+        write_all(self._descriptor, block, self._layout.body_at + self._body)
+        self._table += crc32(block).to_bytes(4)
+        self._body += len(block)
+        return True
+
+    def _finish(self, entry: StoredResponse) -> bool:
+        if self._waiting_size and not self._write_block(b"".join(self._waiting)):
+            return False
+        self._waiting, self._waiting_size = [], 0
+        layout = Layout(self._layout.slot, self._body, crc32(self._table))
+        if not self._reserve(layout.size):
+            return False
+        if self._table:
+            write_all(self._descriptor, bytes(self._table), layout.table_at)
+        write_head(self._descriptor, layout, entry)
+        if not self._owner.publish(entry, self._tmp, self._room):
+            return False
+        os.close(self._descriptor)
+        self._descriptor = -1
+        return True
+
+    def _reserve(self, size: int) -> bool:
+        more = room_of(size) - self._room
+        if more > 0:
+            # It counts before it is there, and is given back where there is none.
+            self._room += more
+            return self._owner.reserve(more)
+        return True
+
+    def _release(self) -> None:
+        room, self._room = self._room, 0
+        if room:
+            self._owner.reserve(-room)

@@ -1,0 +1,349 @@
+"""A store in a folder, which any number of processes share."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from rpcmq.proxy.caching.entry import StoredResponse
+from rpcmq.proxy.caching.purge import Purge, PurgeKind
+from rpcmq.proxy.store.contract import StoreStatistics
+from rpcmq.proxy.store.counters import Counters
+from rpcmq.proxy.store.eviction import Evictor
+from rpcmq.proxy.store.file_format import DamagedFile, FileBody, read_file, replace_head
+from rpcmq.proxy.store.file_writer import FileWriter
+from rpcmq.proxy.store.folder import Folder, room_of
+from rpcmq.proxy.store.purge_log import PurgeLog
+
+__all__ = ["FileStore"]
+
+#: Seconds after which the use of a file is written down again, and after which a body that nobody goes on with is
+#: removed.
+_TOUCH_SECONDS, _TMP_SECONDS = 60.0, 3600.0
+
+
+class FileStore:
+    """Stored responses as files.
+
+    There is no index that could differ from the files: a look-up lists one folder and reads heads. Nothing is synced,
+    so that a power cut may damage files; each head and each block of a body has a checksum, and a damaged file is
+    removed.
+
+    Args:
+        path: the folder, which is made where it is missing; it should have nothing else in it.
+        max_bytes: bound of the room that the files take, of all processes together.
+        max_variants: most responses of one key.
+        sweep_seconds: time between two readings of all heads, which correct the room that is thought to be taken.
+
+    Raises:
+        OSError: the folder cannot be made, or written.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        max_bytes: int,
+        *,
+        max_variants: int = 64,
+        sweep_seconds: float = 3600.0,
+        touch_seconds: float = _TOUCH_SECONDS,
+    ) -> None:
+        self._folder = Folder(path)
+        self._max_bytes = max_bytes
+        self._max_variants = max_variants
+        self._sweep_seconds = sweep_seconds
+        self._touch_seconds = touch_seconds
+        self._counters = Counters()
+        self._evictor = Evictor(self._folder, max_bytes, self._evicted)
+        self._log = PurgeLog(self._folder.purges)
+        self._is_maintaining = False
+
+    def find(self, key: str) -> Sequence[StoredResponse]:
+        """Return the stored responses of ``key``, the latest first."""
+        found: list[StoredResponse] = []
+        for path in self._places(key):
+            try:
+                entry = self._head(path)
+            except OSError:
+                # A disk that fails does not have it.
+                self._counters.failed += 1
+                continue
+            if entry is not None and entry.key == key:
+                found.append(entry)
+        self._counters.looked_up(is_found=bool(found))
+        if len(found) > 1:
+            found.sort(key=lambda entry: entry.responded_at, reverse=True)
+        return found
+
+    def open(self, entry: StoredResponse) -> FileBody | None:
+        """Open the body of ``entry``."""
+        path = self._folder.place(entry.key, entry.variant)
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return None
+        except OSError:
+            self._counters.failed += 1
+            return None
+        try:
+            layout, stored = read_file(descriptor)
+            if stored.body_id == entry.body_id:
+                self._touch(descriptor)
+                body = FileBody(descriptor, layout, lambda: self._damaged(path))
+                descriptor = -1
+                return body
+        except DamagedFile:
+            self._damaged(path)
+        except OSError:
+            self._counters.failed += 1
+        finally:
+            if descriptor >= 0:
+                os.close(descriptor)
+        return None
+
+    def create(self, entry: StoredResponse) -> FileWriter | None:
+        """Begin to store the response of ``entry``."""
+        if entry.body_size > self._max_bytes or not entry.variant.isalnum():
+            return None
+        try:
+            self._folder.tmp.mkdir(mode=0o700, parents=True, exist_ok=True)
+            return FileWriter(self, entry, self._folder.new_file())
+        except OSError:
+            self._counters.failed += 1
+            return None
+
+    def refresh(self, entry: StoredResponse) -> bool:
+        """Give the stored response with that body the head of ``entry``."""
+        path = self._folder.place(entry.key, entry.variant)
+        try:
+            if not self._log.current().may_be_stored(entry):
+                return False
+            return self._replace_head(path, entry)
+        except FileNotFoundError:
+            return False
+        except DamagedFile:
+            self._damaged(path)
+        except OSError:
+            self._counters.failed += 1
+        return False
+
+    def remove(self, key: str) -> int:
+        """Remove all stored responses of ``key``."""
+        try:
+            count = sum(map(self._unlink, self._folder.places(key)))
+        except OSError:
+            self._counters.failed += 1
+            return 0
+        self._counters.removed += count
+        return count
+
+    def purge(self, purge: Purge) -> int | None:
+        """Remove, or make stale, what ``purge`` is about: at once, though files may go later."""
+        try:
+            is_sweep_due = self._log.add(purge)
+        except OSError:
+            self._counters.failed += 1
+            return None
+        if is_sweep_due:
+            for _ in self._sweep(0.0):
+                pass
+        if purge.kind is PurgeKind.URL:
+            # The look-up removes those that are purged.
+            paths = self._places(purge.value)
+            kept = self.find(purge.value)
+            return sum(entry.purged_at >= purge.at for entry in kept) if purge.soft else len(paths) - len(kept)
+        return None
+
+    def maintain(self, now: float) -> Iterator[None]:
+        """Sweep the folder where that is due, and make room."""
+        if self._is_maintaining:
+            return
+        self._is_maintaining = True
+        try:
+            with self._folder.maintained() as is_held:
+                if is_held:
+                    self._evictor.make_room(self._folder.usage()[0])
+                    if now - self._folder.swept_at >= self._sweep_seconds or len(self._log.current()):
+                        yield from self._sweep(now)
+        except OSError:
+            self._counters.failed += 1
+        finally:
+            self._is_maintaining = False
+
+    def statistics(self) -> StoreStatistics:
+        """Return its counters, with the size of the folder for all processes."""
+        try:
+            size, entries = self._folder.usage()
+        except OSError:
+            size, entries = 0, 0
+        return self._counters.statistics(entries, size, self._max_bytes)
+
+    def close(self) -> None:
+        """Let go of the folder."""
+        self._folder.close()
+
+    # For FileWriter.
+
+    def reserve(self, size: int) -> bool:
+        """Take ``size`` bytes of room, making some if need be; return whether there is so much."""
+        try:
+            return self._evictor.make_room(self._folder.account(size))
+        except OSError:
+            self._counters.failed += 1
+            return size < 0
+
+    def publish(self, entry: StoredResponse, tmp: Path, room: int) -> bool:
+        """Put the whole file at ``tmp`` in its place; return whether it is there, which no purge forbids."""
+        if not self._log.current().may_be_stored(entry):
+            return False
+        path = self._folder.place(entry.key, entry.variant)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            replaced = room_of(os.stat(path).st_size)
+        except FileNotFoundError:
+            replaced = 0
+        os.rename(tmp, path)
+        self._folder.account(-replaced, 0 if replaced else 1)
+        self._counters.stored += 1
+        if not replaced:
+            self._drop_variants(entry.key)
+        return True
+
+    def failed(self) -> None:
+        """Count an operation that the disk failed."""
+        self._counters.failed += 1
+
+    def _head(self, path: Path) -> StoredResponse | None:
+        """Return the head in the file at ``path``; None: there is none, or it is purged, and goes."""
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return None
+        try:
+            _, entry = read_file(descriptor)
+        except DamagedFile:
+            self._damaged(path)
+            return None
+        finally:
+            os.close(descriptor)
+        kept = self._log.current().applied_to(entry)
+        if kept is None and self._unlink(path):
+            self._counters.removed += 1
+        return kept
+
+    def _replace_head(self, path: Path, entry: StoredResponse) -> bool:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            if read_file(descriptor)[1].body_id != entry.body_id:
+                return False
+            if not replace_head(descriptor, entry):
+                # It has grown by more than half: the body is fetched again.
+                self._unlink(path)
+                return False
+            return True
+        finally:
+            os.close(descriptor)
+
+    def _places(self, key: str) -> list[Path]:
+        try:
+            return self._folder.places(key)
+        except OSError:
+            self._counters.failed += 1
+            return []
+
+    def _drop_variants(self, key: str) -> None:
+        paths = self._folder.places(key)
+        if len(paths) > self._max_variants:
+            oldest = min(paths, key=lambda path: path.stat().st_mtime)
+            self._counters.evicted += self._unlink(oldest)
+
+    def _touch(self, descriptor: int) -> None:
+        status = os.fstat(descriptor)
+        if self._now() - status.st_mtime >= self._touch_seconds:
+            os.utime(descriptor)
+
+    @staticmethod
+    def _now() -> float:
+        # The file system's clock, with which times of files are compared.
+        return time.time()
+
+    def _damaged(self, path: Path) -> None:
+        self._counters.corrupt += self._unlink(path)
+
+    def _evicted(self) -> None:
+        self._counters.evicted += 1
+
+    def _unlink(self, path: Path) -> bool:
+        """Remove a file; return whether it was there."""
+        try:
+            size = os.stat(path).st_size
+            os.unlink(path)
+        except FileNotFoundError:
+            return False
+        except OSError:
+            self._counters.failed += 1
+            return False
+        self._folder.account(-room_of(size), -1)
+        return True
+
+    def _sweep(self, now: float) -> Iterator[None]:
+        """Read all heads, remove what is purged, damaged, or of no use at ``now``, and correct the room that is
+        taken.
+        """
+        before, entries_before = self._folder.usage()
+        purges = list(self._log.current())
+        size = entries = 0
+        for leaf in self._folder.leaves():
+            for path in _files(leaf):
+                room = self._swept(path, now)
+                size += room
+                entries += room > 0
+            yield
+        for path in _files(self._folder.tmp):
+            size += self._swept_tmp(path)
+        self._folder.account(size - before, entries - entries_before)
+        self._log.forget(purges, self._folder.new_file())
+        if now:
+            self._folder.swept_at = now
+
+    def _swept(self, path: Path, now: float) -> int:
+        """Return the room that a file took; what is removed is taken from the account on its own."""
+        room = 0
+        try:
+            room = room_of(os.stat(path).st_size)
+            entry = self._head(path)
+            if entry is not None and entry.useless_at <= now:
+                self._counters.removed += self._unlink(path)
+            elif entry is not None and entry.purged_at:
+                self._replace_head(path, entry)
+        except FileNotFoundError:
+            # Another process has just removed it.
+            return room
+        except DamagedFile:
+            self._damaged(path)
+        except OSError:
+            self._counters.failed += 1
+        return room
+
+    def _swept_tmp(self, path: Path) -> int:
+        try:
+            status = os.stat(path)
+            if self._now() - status.st_mtime < _TMP_SECONDS:
+                return room_of(status.st_size)
+            os.unlink(path)
+        except FileNotFoundError:
+            # Its writer has just done with it.
+            return 0
+        return 0
+
+
+def _files(folder: Path) -> list[Path]:
+    try:
+        with os.scandir(folder) as entries:
+            return [Path(entry.path) for entry in entries]
+    except FileNotFoundError:
+        return []

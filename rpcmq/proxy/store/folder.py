@@ -1,0 +1,147 @@
+"""The folder of a file store: places of its files, and the room that they take, for all processes that share it.
+
+::
+
+    FOLDER/ab/cd/0123...-VARIANT    a stored response; abcd0123... is the digest of its key
+    FOLDER/tmp/                     bodies that are still being written
+    FOLDER/usage                    bytes and number of all files, changed under a lock
+    FOLDER/purges                   purges, a line of JSON each
+    FOLDER/maintenance              locked by the process that maintains the folder; its time is that of the last sweep
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from hashlib import blake2b
+from pathlib import Path
+
+__all__ = ["PAGE", "Folder", "room_of"]
+
+PAGE = 4096
+"""Bytes in which a disk gives room."""
+
+_USAGE = struct.Struct(">qq")
+
+
+def room_of(size: int) -> int:
+    """Return the bytes of the disk that a file of ``size`` bytes takes."""
+    return -(-size // PAGE) * PAGE
+
+
+class Folder:
+    """The folder at ``path``, which is made where it is missing.
+
+    Raises:
+        OSError: it cannot be made, or written.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self.tmp = self.path / "tmp"
+        self.purges = self.path / "purges"
+        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.tmp.mkdir(mode=0o700, exist_ok=True)
+        self._usage = os.open(self.path / "usage", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._maintenance = os.open(self.path / "maintenance", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._numbers = 0
+
+    def place(self, key: str, variant: str) -> Path:
+        """Return the path of a stored response."""
+        folder, digest = self._place(key)
+        return folder / f"{digest}-{variant}"
+
+    def places(self, key: str) -> list[Path]:
+        """Return the paths of all stored responses of ``key``, in no order.
+
+        Raises:
+            OSError: the disk does not give them.
+        """
+        folder, digest = self._place(key)
+        try:
+            names = os.listdir(folder)
+        except FileNotFoundError:
+            return []
+        return [folder / name for name in names if name.startswith(digest)]
+
+    def new_file(self) -> Path:
+        """Return the path of a file to be written, which no other process uses."""
+        self._numbers += 1
+        return self.tmp / f"{os.getpid()}-{id(self):x}-{self._numbers}"
+
+    def leaves(self) -> Iterator[Path]:
+        """Yield the folders that may have stored responses."""
+        for outer in _folders(self.path):
+            if len(outer.name) == 2:
+                yield from _folders(outer)
+
+    def usage(self) -> tuple[int, int]:
+        """Return the bytes that all files take, those being written included, and the number of stored responses."""
+        data = os.pread(self._usage, _USAGE.size, 0)
+        size, entries = _USAGE.unpack(data) if len(data) == _USAGE.size else (0, 0)
+        return max(0, size), max(0, entries)
+
+    def account(self, size: int, entries: int = 0) -> int:
+        """Add to the bytes and the number of files, both of which may be less than 0; return the bytes that all
+        take.
+        """
+        with _locked(self._usage):
+            old_size, old_entries = self.usage()
+            new = max(0, old_size + size), max(0, old_entries + entries)
+            os.pwrite(self._usage, _USAGE.pack(*new), 0)
+        return new[0]
+
+    @contextmanager
+    def maintained(self) -> Iterator[bool]:
+        """Hold the maintenance of the folder, if no other process does; give whether it is held."""
+        try:
+            fcntl.flock(self._maintenance, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+            return
+        try:
+            yield True
+        finally:
+            fcntl.flock(self._maintenance, fcntl.LOCK_UN)
+
+    @property
+    def swept_at(self) -> float:
+        """Time of the last sweep, of the wall clock; 0: none."""
+        status = os.fstat(self._maintenance)
+        return status.st_mtime if status.st_size else 0.0
+
+    @swept_at.setter
+    def swept_at(self, now: float) -> None:
+        os.pwrite(self._maintenance, b"swept\n", 0)
+        os.utime(self._maintenance, (now, now))
+
+    def close(self) -> None:
+        """Let go of the folder. May be called again."""
+        for descriptor in (self._usage, self._maintenance):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self._usage = self._maintenance = -1
+
+    def _place(self, key: str) -> tuple[Path, str]:
+        digest = blake2b(key.encode(errors="surrogatepass"), digest_size=20).hexdigest()
+        return self.path / digest[:2] / digest[2:4], digest[4:]
+
+
+@contextmanager
+def _locked(descriptor: int) -> Iterator[None]:
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    try:
+        yield
+    finally:
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+
+
+def _folders(path: Path) -> list[Path]:
+    try:
+        with os.scandir(path) as entries:
+            return [Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False)]
+    except FileNotFoundError:
+        return []

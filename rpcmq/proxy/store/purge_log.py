@@ -1,0 +1,97 @@
+"""The purges of a folder, which each process that shares it reads as they come."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from rpcmq.proxy.caching.purge import MalformedPurge, Purge
+from rpcmq.proxy.store.recent_purges import RecentPurges
+
+__all__ = ["PurgeLog"]
+
+#: Purges, at most: beyond that a sweep has to remove what they are about.
+_MOST = 4096
+
+
+class PurgeLog:
+    """The file of the purges at ``path``.
+
+    Its first line has the time up to which purges were forgotten. A process that finds another file there reads all of
+    it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._seen: tuple[int, int] = (0, 0)
+        self._purges = RecentPurges(max_purges=_MOST)
+
+    def current(self) -> RecentPurges:
+        """Return the purges that count now.
+
+        Raises:
+            OSError: the disk does not give them.
+        """
+        try:
+            status = os.stat(self._path)
+        except FileNotFoundError:
+            return self._purges
+        if (status.st_ino, status.st_size) != self._seen:
+            self._read()
+        return self._purges
+
+    def add(self, purge: Purge) -> bool:
+        """Add ``purge`` for all processes; return whether there are now so many that a sweep is due.
+
+        Raises:
+            OSError: the disk does not take it.
+        """
+        while True:
+            descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+                if os.fstat(descriptor).st_nlink:
+                    os.write(descriptor, json.dumps(purge.to_dict()).encode() + b"\n")
+                    break
+            finally:
+                os.close(descriptor)
+        return len(self.current()) >= _MOST // 2
+
+    def forget(self, purges: Iterable[Purge], tmp: Path) -> None:
+        """Forget ``purges``, whose responses are all gone from the folder; ``tmp`` is a file to be used for it.
+
+        Raises:
+            OSError: the disk does not take it.
+        """
+        gone = set(purges)
+        if not gone or not self._path.exists():
+            return
+        with open(self._path, "rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            if not os.fstat(file.fileno()).st_nlink:
+                return
+            kept = [purge for purge in self.current() if purge not in gone]
+            forgotten_at = max(self._purges.forgotten_at, *(purge.at for purge in gone))
+            lines = [{"forgotten_at": forgotten_at}, *(purge.to_dict() for purge in kept)]
+            tmp.write_bytes(b"".join(json.dumps(line).encode() + b"\n" for line in lines))
+            os.rename(tmp, self._path)
+
+    def _read(self) -> None:
+        purges = RecentPurges(max_purges=_MOST)
+        with open(self._path, "rb") as file:
+            data = file.read()
+            self._seen = (os.fstat(file.fileno()).st_ino, len(data))
+        for line in data.splitlines():
+            try:
+                value = json.loads(line)
+                if isinstance(value, dict) and "forgotten_at" in value:
+                    purges.forgotten_at = float(value["forgotten_at"])
+                else:
+                    purges.add(Purge.from_dict(value))
+            except (ValueError, TypeError, MalformedPurge):
+                # A line that was not written to its end: its writer has died, and was told by nobody that it is there.
+                continue
+        self._purges = purges

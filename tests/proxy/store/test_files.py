@@ -1,0 +1,324 @@
+"""The store in a folder: room, damage, disks that fail, several processes."""
+
+from __future__ import annotations
+
+import os
+import random
+import resource
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from gevent import subprocess
+
+from rpcmq.proxy.caching import Purge, PurgeKind
+from rpcmq.proxy.store import STEP_BYTES, FileStore
+from rpcmq.proxy.store.purge_log import PurgeLog
+from tests.proxy.store.entries import body_of, entry, maintain, put
+
+ROOM = 64 << 20
+KEY = "https://example.com/a"
+
+
+def files(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file() and len(path.relative_to(folder).parts) == 3]
+
+
+def taken(folder: Path) -> int:
+    return sum(-(-path.stat().st_size // 4096) * 4096 for path in [*files(folder), *(folder / "tmp").iterdir()])
+
+
+def test_it_is_there_after_a_restart(tmp_path: Path) -> None:
+    store = FileStore(tmp_path, ROOM)
+    stored = put(store, entry(), b"1" * 1000)
+    store.close()
+    again = FileStore(tmp_path, ROOM)
+    assert stored is not None and list(again.find(KEY)) == [stored] and body_of(again, stored) == b"1" * 1000
+    assert again.statistics().entries == 1
+    again.close()
+
+
+def test_the_folder_stays_within_its_room(tmp_path: Path) -> None:
+    room = 400_000
+    store = FileStore(tmp_path, room, touch_seconds=0)
+    rng = random.Random(1)
+    for number in range(150):
+        put(store, entry(f"/{number}"), b"x" * rng.randrange(50_000))
+        assert taken(tmp_path) <= room and store.statistics().size_bytes == taken(tmp_path)
+    assert store.statistics().evicted > 50 and store.find("https://example.com/149")
+
+
+def test_what_was_used_least_recently_goes_first(tmp_path: Path) -> None:
+    store = FileStore(tmp_path, 10 * 8192, touch_seconds=0)
+    stored = [put(store, entry(f"/{number}"), b"x" * 4000) for number in range(10)]
+    for number, each in enumerate(stored):
+        assert each is not None
+        path = store._folder.place(each.key, each.variant)
+        os.utime(path, (number, number))
+    first = stored[0]
+    assert first is not None and body_of(store, first)
+    put(store, entry("/new"), b"x" * 4000)
+    assert store.find(first.key) and not store.find("https://example.com/1") and store.find("https://example.com/9")
+
+
+def test_a_body_that_has_no_room_at_all_is_not_stored(tmp_path: Path) -> None:
+    store = FileStore(tmp_path, 1 << 20)
+    put(store, entry("/small"), b"x")
+    assert store.create(entry(response={"Content-Length": str(2 << 20)})) is None
+    assert put(store, entry(), b"x" * (2 << 20)) is None
+    assert store.statistics().size_bytes == taken(tmp_path) and not list((tmp_path / "tmp").iterdir())
+
+
+@pytest.mark.parametrize("cut", [0, 1, 20, 31, 32, 500, 1500, 3000, -1, -5])
+def test_a_file_that_is_cut_off_is_a_miss_and_goes(tmp_path: Path, cut: int) -> None:
+    store = FileStore(tmp_path, ROOM)
+    put(store, entry(), b"1" * (STEP_BYTES + 10))
+    (path,) = files(tmp_path)
+    os.truncate(path, cut if cut >= 0 else path.stat().st_size + cut)
+    assert not store.find(KEY) and not files(tmp_path)
+    assert store.statistics().corrupt == 1
+
+
+def test_no_damaged_byte_is_ever_given_out(tmp_path: Path) -> None:
+    body = bytes(range(256)) * (STEP_BYTES // 256) + b"end"
+    rng = random.Random(2)
+    for _ in range(150):
+        store = FileStore(tmp_path, ROOM)
+        stored = put(store, entry(), body)
+        assert stored is not None
+        (path,) = files(tmp_path)
+        with open(path, "r+b") as file:
+            # Mostly the small parts: prologue, heads, table.
+            size = path.stat().st_size
+            position = rng.choice([rng.randrange(4000), size - 1 - rng.randrange(12), rng.randrange(size)])
+            file.seek(position)
+            old = file.read(1)
+            file.seek(position)
+            file.write(bytes((old[0] ^ (1 << rng.randrange(8)),)))
+        for found in store.find(KEY):
+            assert found == stored
+            opened = store.open(found)
+            assert opened is not None
+            got = b""
+            try:
+                for piece in opened.read(0, len(body)):
+                    got += piece
+            except OSError:
+                assert body.startswith(got) and not files(tmp_path) and store.statistics().corrupt == 1
+            else:
+                assert got == body
+            opened.close()
+        store.remove(KEY)
+        store.close()
+
+
+def test_a_head_that_was_half_written_leaves_the_one_before(tmp_path: Path) -> None:
+    store = FileStore(tmp_path, ROOM)
+    stored = put(store, entry(), b"1")
+    assert stored is not None and store.refresh(stored.with_body_size(1))
+    (path,) = files(tmp_path)
+    data = bytearray(path.read_bytes())
+    second = data.rindex(b'{"key"')
+    data[second + 10 : second + 20] = b"\0" * 10
+    path.write_bytes(data)
+    assert list(store.find(KEY)) == [stored]
+
+
+def test_a_head_that_has_outgrown_its_room_has_the_body_fetched_again(tmp_path: Path) -> None:
+    store = FileStore(tmp_path, ROOM)
+    stored = put(store, entry(), b"1")
+    assert stored is not None
+    assert not store.refresh(replace(stored, headers=stored.headers.having("X", "x" * 9000)))
+    assert not store.find(KEY) and store.statistics().size_bytes == 0
+
+
+@contextmanager
+def files_of_at_most(size: int) -> Iterator[None]:
+    """The kernel refuses more, as it does on a disk that is full."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
+
+
+@pytest.mark.parametrize("size", [0, 2000, 300_000])
+def test_a_disk_that_takes_no_more_is_a_body_that_is_not_stored(tmp_path: Path, size: int) -> None:
+    store = FileStore(tmp_path, ROOM)
+    before = put(store, entry("/before"), b"1")
+    assert before is not None
+    with files_of_at_most(size):
+        assert put(store, entry(), b"x" * 600_000) is None
+    assert store.statistics().failed >= 1 and not store.find(KEY) and not list((tmp_path / "tmp").iterdir())
+    assert body_of(store, before) == b"1" and put(store, entry(), b"x" * 600_000) is not None
+    maintain(store, before.requested_at)
+    assert store.statistics().size_bytes == taken(tmp_path)
+
+
+def test_a_folder_that_was_removed_is_a_miss_and_is_made_again(tmp_path: Path) -> None:
+    folder = tmp_path / "cache"
+    store = FileStore(folder, ROOM)
+    stored = put(store, entry(), b"1")
+    assert stored is not None
+    subprocess.check_call(["rm", "-r", str(folder)])
+    assert not store.find(KEY) and store.open(stored) is None and not store.refresh(stored)
+    assert put(store, entry(), b"2") is not None and store.find(KEY)
+    assert maintain(store, stored.requested_at) >= 0
+
+
+def test_a_folder_that_cannot_be_had_is_an_error_at_once(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError, match="file"):
+        FileStore(tmp_path / "file" / "cache", ROOM)
+
+
+def test_foreign_files_are_no_responses(tmp_path: Path) -> None:
+    store = FileStore(tmp_path, ROOM)
+    stored = put(store, entry(), b"1")
+    (path,) = files(tmp_path)
+    digest = path.name.split("-")[0]
+    (path.parent / f"{digest}-1f").write_bytes(b"garbage" * 100)
+    (path.parent / f"{digest}-2f").write_bytes(b"")
+    (path.parent / f"{digest}-3f").mkdir()
+    assert list(store.find(KEY)) == [stored]
+    maintain(store, 1.0)
+
+
+def test_bodies_that_nobody_goes_on_with_are_removed(tmp_path: Path) -> None:
+    store = FileStore(tmp_path, ROOM)
+    old, new = tmp_path / "tmp" / "old", tmp_path / "tmp" / "new"
+    for path in (old, new):
+        path.write_bytes(b"x" * 5000)
+    os.utime(old, (1, 1))
+    maintain(store, 1e10)
+    assert not old.exists() and new.exists() and store.statistics().size_bytes == 8192
+
+
+def test_a_sweep_corrects_the_account(tmp_path: Path) -> None:
+    store = FileStore(tmp_path, ROOM, sweep_seconds=10)
+    stored = put(store, entry(), b"x" * 5000)
+    store._folder.account(1_000_000, 7)
+    assert stored is not None
+    maintain(store, stored.requested_at)
+    assert store.statistics().size_bytes == taken(tmp_path) and store.statistics().entries == 1
+    store._folder.account(1_000_000)
+    maintain(store, stored.requested_at + 5)
+    assert store.statistics().size_bytes > 1_000_000, "not due yet"
+    maintain(store, stored.requested_at + 10)
+    assert store.statistics().size_bytes == taken(tmp_path)
+
+
+def test_one_process_maintains_at_a_time(tmp_path: Path) -> None:
+    one, other = FileStore(tmp_path, ROOM, sweep_seconds=0), FileStore(tmp_path, ROOM, sweep_seconds=0)
+    put(one, entry(), b"1")
+    turns = one.maintain(1.0)
+    next(turns)
+    assert maintain(other, 1.0) == 0 and maintain(one, 1.0) == 0
+    turns.close()  # type: ignore[attr-defined]
+    assert maintain(other, 1.0) == 1
+
+
+def test_a_purge_of_one_process_counts_for_all_at_once(tmp_path: Path) -> None:
+    one, other = FileStore(tmp_path, ROOM), FileStore(tmp_path, ROOM)
+    stored = put(one, entry("/a", {"Cache-Tag": "t"}), b"1")
+    assert stored is not None and other.find(KEY)
+    under_way = other.create(stored)
+    assert under_way is not None
+    one.purge(Purge(PurgeKind.TAG, "t", stored.requested_at))
+    assert not other.find(KEY) and under_way.commit() is None
+    maintain(one, stored.requested_at)
+    again = other.create(stored)
+    assert again is not None and again.commit() is None, "nor after the purge was forgotten"
+
+
+def test_many_purges_are_swept_and_forgotten(tmp_path: Path) -> None:
+    store = FileStore(tmp_path, ROOM)
+    put(store, entry("/a", {"Cache-Tag": "t9"}), b"1")
+    for number in range(5000):
+        store.purge(Purge(PurgeKind.TAG, f"t{number}", 3e9))
+    assert not files(tmp_path)
+    assert len(PurgeLog(tmp_path / "purges").current()) < 4096 and (tmp_path / "purges").stat().st_size < 1 << 20
+
+
+def test_a_purge_that_was_half_written_is_passed_over(tmp_path: Path) -> None:
+    store = FileStore(tmp_path, ROOM)
+    put(store, entry(), b"1")
+    with open(tmp_path / "purges", "ab") as file:
+        file.write(b'{"kind": "all", "val\n[]\n3\n\xff\n{"forgotten_at": "x"}\n')
+    assert store.find(KEY)
+    store.purge(Purge(PurgeKind.URL, KEY, 3e9))
+    assert not store.find(KEY)
+
+
+WRITER = """
+import sys
+from rpcmq.proxy.store import FileStore
+from tests.proxy.store.entries import body_of, entry, put
+store = FileStore(sys.argv[1], int(sys.argv[2]), touch_seconds=0)
+seed, at = int(sys.argv[3]), 1.8e9
+print("ready", flush=True)
+count = 0
+while count < int(sys.argv[4]):
+    target = f"/{(seed * 31 + count * 7) % 40}"
+    at += 1
+    number = seed * 1_000_000 + count
+    size = 100 + number * 997 % 400_000
+    told = {"X-Number": str(number), "Content-Length": str(size)}
+    put(store, entry(target, told, at=at + seed / 10), number.to_bytes(4) * (size // 4) + b"e" * (size % 4))
+    other = f"https://example.com/{(seed + count * 3) % 40}"
+    for found in store.find(other):
+        try:
+            body = body_of(store, found)
+        except OSError as error:
+            sys.exit(f"damaged: {error}")
+        if body is not None:
+            its = int(found.headers.get("x-number"))
+            assert len(body) == found.body_size and body[:4] == its.to_bytes(4), (found, body[:4])
+        if count % 5 == 0:
+            store.refresh(found)
+        if count % 50 == 0:
+            store.remove(other)
+    if count % 100 == 0:
+        for _ in store.maintain(at):
+            pass
+    count += 1
+statistics = store.statistics()
+assert not statistics.corrupt and not statistics.failed, statistics
+print("done", statistics, flush=True)
+"""
+
+
+@pytest.mark.integration
+def test_several_processes_share_a_folder_and_some_are_killed(tmp_path: Path) -> None:
+    room = 4 << 20
+    command = [sys.executable, "-c", WRITER, str(tmp_path), str(room)]
+    root = Path(__file__).parents[3]
+    keep = [
+        subprocess.Popen([*command, str(seed), "400"], cwd=root, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        for seed in (1, 2)
+    ]
+    doomed = subprocess.Popen([*command, "3", "1000000"], cwd=root, stdout=subprocess.PIPE)
+    try:
+        assert doomed.stdout is not None and doomed.stdout.readline() == b"ready\n"
+        outputs = [process.communicate(timeout=100)[0] for process in keep[:1]]
+        os.kill(doomed.pid, signal.SIGKILL)
+        outputs += [process.communicate(timeout=100)[0] for process in keep[1:]]
+    finally:
+        for process in (*keep, doomed):
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+            if process.stdout is not None:
+                process.stdout.close()
+    assert all(b"done" in output for output in outputs), outputs
+    store = FileStore(tmp_path, room)
+    maintain(store, 1.8e9 + 10_000)
+    assert store.statistics().size_bytes == taken(tmp_path) <= room + (1 << 20)
+    assert store.statistics().entries == len(files(tmp_path))
