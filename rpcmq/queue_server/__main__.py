@@ -56,6 +56,7 @@ def _arguments(given: Sequence[str] | None) -> argparse.Namespace:
         "--takeover-seconds", type=float, default=10.0, help="take over owners that are gone for so long"
     )
     parser.add_argument("--heir", default="", help="name of the router that has taken over the items of the owner")
+    parser.add_argument("--tell-deaths", action="store_true", help="of items, to the router, which has a dispatch log")
     parser.add_argument("--log-format", default="text", choices=("text", "json"))
     parser.add_argument("--log-level", default="info")
     return parser.parse_args(given)
@@ -115,7 +116,9 @@ class _Program:
     def _serve(self) -> None:
         heir, recovered = self._arguments.heir, self._store.wait()
         try:
-            self._server = QueueServer(self._client, self._owner, self._store, recovered, heir)
+            self._server = QueueServer(
+                self._client, self._owner, self._store, recovered, heir, self._arguments.tell_deaths
+            )
         except (ArithmeticError, LookupError, TypeError, ValueError, struct.error) as error:
             log.exception("what the store says of its queues")
             damage = f"what it says of its queues is damaged ({type(error).__name__}: {error})"
@@ -136,6 +139,7 @@ class _Program:
         arguments = self._arguments
         given = ["--router", self._url, "--heir", self._owner]
         given += ["--log-format", arguments.log_format, "--log-level", arguments.log_level]
+        given += ["--tell-deaths"] if arguments.tell_deaths else []
         inherited = [] if arguments.key_fd is None else [arguments.key_fd]
         if inherited:
             given += ["--key-fd", str(arguments.key_fd)]

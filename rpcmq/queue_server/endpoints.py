@@ -25,6 +25,7 @@ from rpcmq.payload.bounded_text import short_repr
 from rpcmq.queue_server.fair_turns import End, Turns, caller_now
 from rpcmq.queue_server.named_items import check_place
 from rpcmq.queue_server.periodic import PeriodicItems
+from rpcmq.queue_server.untold_deaths import death_of
 from rpcmq.store.contract import Maker, Verdict
 
 __all__ = ["AllQueues", "OneQueue"]
@@ -206,6 +207,10 @@ class OneQueue:
 
         self._turns.take(caller_now(), _QUESTION, 0, begin, later.fail)
         return later
+
+    def died(self, ctx: Any, outcome: str) -> None:
+        """Fail: so the dispatch log has that an item has died; called by the queue server itself."""
+        raise death_of(self._name, outcome)
 
     def result(self, ctx: Any, priority: int, number: int, seconds: float, id: str = "") -> Later[tuple[Any, ...]]:
         """Tell how an item has ended, once it has; else how it is, after so many seconds."""

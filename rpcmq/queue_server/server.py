@@ -32,6 +32,7 @@ from rpcmq.queue_server.observer import Observer
 from rpcmq.queue_server.operators import ChangeEndpoint, LookEndpoint
 from rpcmq.queue_server.periodic import PeriodicItems
 from rpcmq.queue_server.store_process import StoreProcess
+from rpcmq.queue_server.untold_deaths import UntoldDeaths
 from rpcmq.queue_server.watch import Watch
 from rpcmq.server.log import log_event
 from rpcmq.store.contract import Note, Recovered
@@ -79,9 +80,13 @@ class QueueServer:
         store: that has opened, with the content ``recovered``.
         heir: name of the router that stands in for ``owner``, which is gone: what is put without an owner in mind goes
             to that one; empty: this is the owner's own queue server.
+        tells_deaths: the router is told of items that have died of what no worker tells: it has a dispatch log.
     """
 
-    def __init__(self, client: Client, owner: str, store: StoreProcess, recovered: Recovered, heir: str = "") -> None:
+    def __init__(
+        self, client: Client, owner: str, store: StoreProcess, recovered: Recovered, heir: str = "",
+        tells_deaths: bool = False,
+    ) -> None:  # fmt: skip
         self._client = client
         self._owner = owner
         self._clock = QueueClock(recovered.clock, recovered.notes.get(CLOCK, b""))
@@ -97,10 +102,13 @@ class QueueServer:
         #: Queues that are to be served as soon as they can be.
         self._awaited: set[str] = set()
         self._closing = 0
+        #: What goes on by itself: messages to other queue servers, and records of deaths.
+        self._telling: list[gevent.Greenlet[..., None]] = []
         self._watched: dict[str, Watch] = {}
         self.observer = Observer(self._watched)
         self._turns = Turns()
         self._claim = Claim(client, owner, self._store_id(recovered))
+        self._deaths = UntoldDeaths(client, owner) if tells_deaths else None
         self.queues = Queues(self.store, recovered, monotonic(), self._clock, self._wake.set)
         self.queues.on_ready = self._on_ready
         self._known = self.queues.names()
@@ -209,6 +217,8 @@ class QueueServer:
             queue, self._client, self._owner, partial(self._on_ready, queue)
         )
         self._watched[name] = Watch(queue, dispatcher, self.store, self._client)
+        if self._deaths is not None:
+            queue.on_untold_death = partial(self._deaths.add, name)
         service = Service(
             name, OneQueue(
                 name, self._owner, self.queues, self._clock, self._declarations.declare, self._turns, self.periodic
@@ -233,7 +243,9 @@ class QueueServer:
         if not self.store.has_lock:
             self._claim.check()
             self._serve_others(CLAIMS, self._claim.endpoint())
-            gevent.spawn(self._claim.keep_up, self._without_claims, self._wake.set)
+            self._telling.append(gevent.spawn(self._claim.keep_up, self._without_claims, self._wake.set))
+        if self._deaths is not None:
+            self._telling.append(gevent.spawn(self._deaths.keep_up))
         self._serve_known()
         everything = Service(
             all_queues().topic, AllQueues(
@@ -273,8 +285,7 @@ class QueueServer:
         endpoints = ((LOOK, look), (CHANGE, change), (SETTINGS, settings), (PERIODIC, homes))
         for topic, endpoint in endpoints:
             self._serve_others(topic, endpoint)
-        gevent.spawn(self._declarations.keep_up)
-        gevent.spawn(self.periodic.keep_up)
+        self._telling += [gevent.spawn(self._declarations.keep_up), gevent.spawn(self.periodic.keep_up)]
 
     def _serve_others(self, topic: str, endpoint: object) -> None:
         """Serve operators, or other queue servers."""
@@ -285,7 +296,9 @@ class QueueServer:
     @contextmanager
     def _without_claims(self) -> Iterator[None]:
         """Do not answer whoever asks who serves the name of the owner."""
-        self._services.pop(f"{OPERATORS} {CLAIMS}").stop(_LAST)
+        # It may be about to be served again.
+        if (service := self._services.pop(f"{OPERATORS} {CLAIMS}", None)) is not None:
+            service.stop(_LAST)
         try:
             yield
         finally:
@@ -351,6 +364,8 @@ class QueueServer:
             seconds: to wait for what runs, at the most; None: as long as it takes.
         """
         deadline = inf if seconds is None else monotonic() + seconds
+        # A router that drains takes none of it, and what it has not taken at the end would be told of as lost.
+        gevent.killall(self._telling, block=False)
         while [each for each in self._dispatchers.values() if not each.stop(0.0)] and monotonic() < deadline:
             # What the router has not passed on comes back at once, and is not in doubt.
             self._client.process.calls.expire_not_accepted(monotonic())

@@ -69,6 +69,8 @@ def queue_server(config: RouterConfig, bound: str, owner: str, key: KeyFile | No
     if not is_database(where):
         values["--store"] = where
     flags = [str(each) for pair in values.items() for each in pair]
+    if config.dispatch_log.directory:
+        flags.append("--tell-deaths")
     # The settings of the router, and its service manager, are none of those of a client.
     foreign = ("RPCMQ_", "NOTIFY_", "WATCHDOG_")
     environment = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}

@@ -186,10 +186,11 @@ def test_a_drain_lets_what_runs_finish_and_leaves_the_rest_in_order(flags: tuple
         eventually(lambda: billing.begun == [0])
         first.signal(signal.SIGTERM)
         first.wait_for("draining")
-        gevent.sleep(0.1)
+        # Until it would tell other queue servers of something, which a router that drains does not take.
+        gevent.sleep(1.2)
         assert first.process.poll() is None
         billing.leave.set()
-        assert first.exit_code() == 0
+        assert first.exit_code() == 0 and troubles(first) == []
         assert billing.done[:1] == [0]
         assert not [each for each in first.records if each["event"] == "queue server killed"]
         with router(*flags) as second:

@@ -88,6 +88,12 @@ def test_one_with_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert server.environment["PATH"] == os.environ["PATH"]
 
 
+@pytest.mark.parametrize("directory", ["", "log"])
+def test_one_whose_router_has_a_dispatch_log_tells_of_deaths(directory: str) -> None:
+    settings = load_router_config(None, {}, {"queue.dir": "queue", "dispatch_log.directory": directory})
+    assert ("--tell-deaths" in queue_server(settings, URL, "a", None).flags) is bool(directory)
+
+
 def test_one_with_a_database_has_its_url_in_no_argument(tmp_path: Path) -> None:
     server = queue_server(config(store=SECRET, dir=str(tmp_path)), URL, "a", None)
     assert server.environment[STORE_VARIABLE] == SECRET and "hunter2" not in " ".join(server.flags)

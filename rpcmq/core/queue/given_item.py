@@ -31,3 +31,7 @@ class Given(NamedTuple):
     keep_result: int = 0
     #: If it fails, it is dead, as the settings are now.
     is_last: bool = False
+
+    def is_end(self, outcome: str) -> bool:
+        """Whether its worker knows that it is dead when it has ended so."""
+        return outcome == "rejected" or (outcome == "failed" and self.is_last)

@@ -291,6 +291,7 @@ class Queues:
             queue.counters["refused"] += 1
             queue.tally.dead += 1
             queue.tally.bytes += size
+            queue.on_untold_death("refused")
 
     # --- time --------------------------------------------------------------------------------
 

@@ -75,8 +75,9 @@ class WorkQueue:
         self.is_paused = self.is_draining = False
         #: Called when there may be something to take.
         self.on_ready: Callable[[], object] = lambda: None
-        #: Called when an item was postponed.
+        #: Called when an item was postponed; and when one has died of what no worker has told, with the outcome.
         self.on_postponed: Callable[[Lane], object] = lambda lane: None
+        self.on_untold_death: Callable[[str], object] = lambda outcome: None
 
     # --- policy ------------------------------------------------------------------------------
 
@@ -207,11 +208,11 @@ class WorkQueue:
                 envelope = Envelope.from_bytes(item.body)
             except ValueError as error:
                 ending = Ending(self.wall(now), "", "damaged", str(error))
-                self._bury(item, ending.at, Story.from_bytes(item.state).with_ending(ending), b"")
+                self._bury(item, Story.from_bytes(item.state).with_ending(ending), unique=b"")
                 continue
             if envelope.expires and self.wall(now) >= envelope.expires:
                 ending = Ending(self.wall(now), "", "expired", "nobody wanted it any more")
-                self._bury(item, ending.at, Story.from_bytes(item.state).with_ending(ending), envelope.unique or None)
+                self._bury(item, Story.from_bytes(item.state).with_ending(ending), unique=envelope.unique or None)
             elif envelope.series and now < self.lanes.doubt_until:
                 # Nobody knows of which series an item runs since the former life.
                 self.lanes.set_aside(item)
@@ -347,48 +348,48 @@ class WorkQueue:
         return True
 
     def _comes_back(self, now: float, fence: tuple[int, int], ending: Ending, again: float | None) -> bool:
+        """The attempt has ended as ``ending`` says: the item is dead, or tried again."""
         if (given := self._given.pop(fence, None)) is None:
             self.counters["too late"] += 1
             return False
         self.counters[ending.outcome] += 1
-        self._end(now, given.item, ending, again)
+        story = Story.from_bytes(given.item.state).with_ending(ending)
+        if self._policy.gives_up(story):
+            self._bury(given.item, story, is_told=ending.worker != "" and given.is_end(ending.outcome))
+        else:
+            delay = self._policy.delay(story.failures) if again is None else again
+            self._postpone(given.item, ending.at + max(1, int(delay * 1000)), story)
         self._free(given)
         return True
 
-    def _end(self, now: float, item: Stored, ending: Ending, again: float | None = None) -> None:
-        """The attempt, or the item, has ended as ``ending`` says: it is dead, or tried again."""
-        story = Story.from_bytes(item.state).with_ending(ending)
-        if self._policy.gives_up(story):
-            return self._bury(item, ending.at, story)
-        delay = self._policy.delay(story.failures) if again is None else again
-        change = Postpone(item.lane, item.number, ending.at + max(1, int(delay * 1000)), story.to_bytes())
-
+    def _postpone(self, item: Stored, due: int, story: Story) -> None:
         def postponed(verdicts: list[Verdict]) -> None:
             self.tally.comes_again(item)
             self.on_postponed(item.lane)
 
         self.tally.ending += 1
-        self._store.apply([change], postponed)
+        self._store.apply([Postpone(item.lane, item.number, due, story.to_bytes())], postponed)
 
-    def _bury(self, item: Stored | Damaged, at: int, story: Story, unique: bytes | None = None) -> None:
+    def _bury(self, item: Stored | Damaged, story: Story, is_told: bool = False, unique: bytes | None = None) -> None:
         """The item is dead; if it may have a unique key, it lets go of that: empty if nobody knows it."""
+        ending = story.endings[-1]
 
         def buried(verdicts: list[Verdict]) -> None:
             self.tally.ended(item)
             self.tally.dead += 1
             self.tally.bytes += size_of(item)
             self.results.ended(item, Outcome(DEAD, text=story.reason))
+            if not is_told:
+                self.on_untold_death(ending.outcome)
 
         self.counters["dead"] += 1
         self.tally.ending += 1
-        changes: list[Change] = [Bury(item.lane, item.number, at, story.to_bytes())]
-        if unique is not None:
-            changes.append(Release(item.lane, item.number, unique))
-        self._store.apply(changes, buried)
+        release = [] if unique is None else [Release(item.lane, item.number, unique)]
+        self._store.apply([Bury(item.lane, item.number, ending.at, story.to_bytes()), *release], buried)
 
     def _bury_damaged(self, now: float, item: Damaged) -> None:
         ending = Ending(self.wall(now), "", "damaged", "its row in the store is not as it was written")
-        self._bury(item, ending.at, Story().with_ending(ending), b"")
+        self._bury(item, Story().with_ending(ending), unique=b"")
         self.counters["damaged"] += 1
 
     def _free(self, given: Given) -> None:

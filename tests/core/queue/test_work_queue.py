@@ -77,6 +77,23 @@ def test_concurrency_rate_and_pause(world: World) -> None:
 # --- ends ------------------------------------------------------------------------------------------
 
 
+def test_of_deaths_those_are_told_of_which_no_worker_knows(world: World) -> None:
+    untold: list[str] = []
+    world.set_policy(attempts=1, losses=1)
+    world.queue.on_untold_death = untold.append
+    world.put(b"known", b"rejected", b"malformed", b"fewer attempts", b"lost")
+    world.queue.failed(world.now, world.taken().fence, "worker", "raised")
+    world.queue.rejected(world.now, world.taken().fence, "worker", "not this one")
+    world.queue.failed(world.now, world.taken().fence, "", "the worker's answer is malformed")
+    world.set_policy(attempts=2, losses=1)
+    given = world.taken()
+    world.set_policy(attempts=1, losses=1)
+    world.queue.failed(world.now, given.fence, "worker", "raised")
+    world.queue.lost(world.now, world.taken().fence, "worker", "went away")
+    world.run()
+    assert untold == ["failed", "failed", "lost"]
+
+
 def test_an_item_that_fails_is_tried_again_later_and_later_and_is_dead_at_last(world: World) -> None:
     world.set_policy(attempts=3, backoff=10.0, backoff_factor=3.0)
     world.put(b"a")
