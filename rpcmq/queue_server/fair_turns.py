@@ -1,7 +1,9 @@
 """Turns: what is asked of one store, begun caller by caller, so that one who asks for much delays others little.
 
 The store answers in the order in which it is asked. So there is never more at it than a little, and what waits is
-begun one request of each caller after the other.
+begun one request of each caller after the other. One that is much work has its turn when its caller was passed over so
+often that it may have that much (deficit round robin): so little waits for little of each caller, also where somebody
+has many callers, who all ask for much.
 """
 
 from __future__ import annotations
@@ -20,6 +22,8 @@ __all__ = ["MOST_BYTES", "MOST_WORK", "End", "Turns", "caller_now"]
 MOST_WORK = 10_000
 #: Bytes that wait for their turn. Beyond it those are refused who have more than their equal share.
 MOST_BYTES = 64 << 20
+#: Work that a caller may have begun more with each turn, in items.
+_SHARE = 1024
 #: Bytes that a request takes beside its content.
 _OVERHEAD = 1024
 
@@ -34,13 +38,13 @@ class _Turn(NamedTuple):
 
 
 class _Line:
-    """The requests of one caller, and their bytes."""
+    """The requests of one caller, their bytes, and the work that it may have begun."""
 
-    __slots__ = ("size", "turns")
+    __slots__ = ("allowed", "size", "turns")
 
     def __init__(self) -> None:
         self.turns: deque[_Turn] = deque()
-        self.size = 0
+        self.size = self.allowed = 0
 
 
 class Turns:
@@ -97,7 +101,8 @@ class Turns:
             return
         self._is_beginning = True
         try:
-            while self._lines and self._has_room(self._next().work):
+            # Nobody is chosen before there is room for anything: somebody may come who asks for less.
+            while self._lines and self._has_room(1) and self._has_room(self._next().work):
                 turn = self._take_next()
                 self._begin_one(turn.work, turn.begin, turn.fail)
         finally:
@@ -107,11 +112,20 @@ class Turns:
         return not self._work or self._work + work <= MOST_WORK
 
     def _next(self) -> _Turn:
-        return next(iter(self._lines.values())).turns[0]
+        """The first request of the first caller who may have it begun; he is the first of all then."""
+        while True:
+            caller, line = next(iter(self._lines.items()))
+            turn = line.turns[0]
+            if line.allowed < turn.work:
+                line.allowed += _SHARE
+            if line.allowed >= turn.work or len(self._lines) == 1:
+                return turn
+            self._lines.move_to_end(caller)
 
     def _take_next(self) -> _Turn:
         caller, line = next(iter(self._lines.items()))
         turn = line.turns.popleft()
+        line.allowed = max(0, line.allowed - turn.work)
         line.size -= turn.size
         self.size -= turn.size
         if line.turns:

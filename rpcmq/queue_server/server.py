@@ -102,7 +102,7 @@ class QueueServer:
         #: Queues that are to be served as soon as they can be.
         self._awaited: set[str] = set()
         self._closing = 0
-        #: What goes on by itself: messages to other queue servers, and records of deaths.
+        #: Greenlets that tell other queue servers of something, or the dispatch log of deaths.
         self._telling: list[gevent.Greenlet[..., None]] = []
         self._watched: dict[str, Watch] = {}
         self.observer = Observer(self._watched)

@@ -37,12 +37,37 @@ def test_each_caller_in_its_turn_however_much_one_of_them_asks() -> None:
     store.take("little", work=1)
     assert store.begun == ["much"]
     store.end()
-    assert store.begun == ["much", "much"]
-    store.end()
-    assert store.begun[2] == "little"
-    for _ in range(9):
+    assert store.begun == ["much", "little"], "it does not wait for a second one of those"
+    for _ in range(10):
         store.end()
     assert len(store.begun) == 11 and not store.turns.size
+
+
+def test_little_waits_for_little_of_each_of_many_callers_who_ask_for_much() -> None:
+    store = Store()
+    for number in range(100):
+        store.take(f"much {number}")
+    for _ in range(3):
+        store.take("little", work=100)
+    store.end()
+    assert store.begun == ["much 0", "little", "little", "little"], "while the others may not yet"
+    for _ in range(102):
+        store.end()
+    assert store.begun[4:] == [f"much {number}" for number in range(1, 100)]
+    assert not store.turns.size
+
+
+def test_much_has_its_turn_beside_many_who_ask_for_little_all_the_time() -> None:
+    store = Store()
+    store.take("first")
+    store.take("much")
+    for number in range(20):
+        store.take(str(number), work=1000)
+    for _ in range(20 * MOST_WORK // 1000 * 2):
+        if "much" not in store.begun:
+            store.end()
+            store.take(store.begun[-1], work=1000)
+    assert "much" in store.begun
 
 
 def test_little_work_goes_on_at_the_same_time() -> None:
