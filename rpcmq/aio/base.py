@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Self
 
 from rpcmq.aio.caller import Caller
@@ -114,6 +115,20 @@ class BaseClient:
         """Have the router drop what waits for ``topic``. See :meth:`rpcmq.Client.purge`."""
         purge = self._client.purge
         return await self.caller.bridge.in_thread(purge, topic, group=group, forget=forget, timeout=timeout)
+
+    async def ask_node(self, kind: int, payload: bytes = b"", timeout: float | None = None) -> bytes:
+        """Ask the node of the router that takes messages of ``kind``. See :meth:`rpcmq.Client.ask_node`."""
+        return await self.caller.bridge.in_thread(self._client.ask_node, kind, payload, timeout)
+
+    async def control_node(
+        self, node: str, control: str, arguments: Mapping[str, Any] | None = None, timeout: float | None = None
+    ) -> dict[str, Any]:
+        """Ask for a control of a node of the router. See :meth:`rpcmq.Client.control_node`."""
+        return await self.caller.bridge.in_thread(self._client.control_node, node, control, arguments, timeout)
+
+    async def restart_node(self, node: str, timeout: float | None = None) -> str:
+        """Have a node of the router start over. See :meth:`rpcmq.Client.restart_node`."""
+        return await self.caller.bridge.in_thread(self._client.restart_node, node, timeout)
 
     async def kick(self, identity: str, timeout: float | None = None) -> int:
         """Have the router end the links of the process ``identity``. See :meth:`rpcmq.Client.kick`."""

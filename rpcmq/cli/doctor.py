@@ -16,6 +16,7 @@ from typing import Any
 
 import click
 
+from rpcmq.cli.doctor_nodes import node_findings, running_node_findings
 from rpcmq.cli.doctor_openstack import openstack_findings
 from rpcmq.cli.doctor_queues import queue_problems
 from rpcmq.cli.options import State, connects, json_option, make_client, positive
@@ -126,6 +127,7 @@ def _findings(state: State, path: str | None, folder: str | None, offline: bool,
         return
     yield from _binds(config)
     yield from _peers(config)
+    yield from (Finding(*row) for row in node_findings(config))
     yield from _keys(config)
     yield from _payloads()
     yield from _clock()
@@ -312,6 +314,7 @@ def _running(state: State, timeout: float) -> Iterator[Finding]:
             keys = client.query("keys", timeout)["keys"]
             processes = client.query("processes", timeout)["processes"]
             queues = list(queue_problems(client, router["router"], timeout))
+            nodes = list(running_node_findings(client, timeout))
     except ConfigError:
         return  # told above
     except RpcError as error:
@@ -333,8 +336,10 @@ def _running(state: State, timeout: float) -> Iterator[Finding]:
         yield Finding(WARN, "refused", text, "the router's log and `rpcmq ls --view keys` say whom")
     for problem in queues:
         yield Finding(WARN, *problem)
-    for row in keys:
-        yield from _used(row, up)
+    for row in nodes:
+        yield Finding(*row)
+    for key in keys:
+        yield from _used(key, up)
     yield from _dill(processes)
 
 

@@ -177,11 +177,17 @@ class Sender:
 
     def ask(self, body: Body, address: tuple[bytes, str], timeout: float | None) -> bytes:
         """Ask the router itself and return its answer."""
+        return self.ask_kind(body.KIND, body.payload(), 1, address, timeout)
+
+    def ask_kind(
+        self, kind: int, payload: bytes, format: int, address: tuple[bytes, str], timeout: float | None
+    ) -> bytes:
+        """Do as :meth:`ask` with a message of ``kind`` whose payload is no body."""
         deadline = monotonic() + self.seconds(timeout)
         self._ready(deadline - monotonic())
         call = Call(address[1], 0, max(0.001, deadline - monotonic()))
         process = self.process
-        process.calls.start(monotonic(), call, body.KIND, body.payload(), address=address[0])
+        process.calls.start(monotonic(), call, kind, payload, format=format, address=address[0])
         process.connection.schedule()
         process.wait(call)
         if call.error is not None:

@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeVar, Unpack, overload
 from rpcmq.client.arguments import check_progress
 from rpcmq.client.event_verbs import EventVerbs
 from rpcmq.client.middleware import Middleware, OutgoingRequest, Pipeline
+from rpcmq.client.node_verbs import NodeVerbs
 from rpcmq.client.options import CallOptions, Defaults
 from rpcmq.client.queue.verbs import QueueVerbs
 from rpcmq.client.retry import Retry, RetryBudget
@@ -29,7 +30,7 @@ _IDEMPOTENT, _MANDATORY, _FANOUT = int(Flag.IDEMPOTENT), int(Flag.MANDATORY), in
 
 
 @shown_as("Client")
-class ClientVerbs(EventVerbs, RouterVerbs, QueueVerbs):
+class ClientVerbs(EventVerbs, RouterVerbs, NodeVerbs, QueueVerbs):
     """The verbs of a client, wherever it lives.
 
     Args:

@@ -57,7 +57,9 @@ class Values:
     def _take_tables(self, path: str, tables: Mapping[str, Any]) -> None:
         sections = {key.partition(".")[0] for key in self.known}
         for section, table in tables.items():
-            if section not in sections:
+            if section in self.known:
+                self.take_key(path, section, table)
+            elif section not in sections:
                 self.unknown(path, section, sections if isinstance(table, dict) else self.known)
             elif not isinstance(table, dict):
                 self.problems.append(f"{path}: {section} = {table!r}: expected a table [{section}]")

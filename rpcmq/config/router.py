@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from rpcmq.config.nodes import NODE_TABLES, NodeTable
 from rpcmq.config.peers import PEER_TABLES, Peer
 from rpcmq.config.values import (
     BYTES,
@@ -275,7 +276,7 @@ class MeshSettings:
 
 @dataclass(frozen=True)
 class RouterConfig:
-    """All settings of a router, one attribute a section."""
+    """All settings of a router, one attribute a section, and the nodes that are plugged in."""
 
     router: RouterSettings = field(default_factory=RouterSettings)
     link: LinkSettings = field(default_factory=LinkSettings)
@@ -289,6 +290,9 @@ class RouterConfig:
     stats: StatsSettings = field(default_factory=StatsSettings)
     mesh: MeshSettings = field(default_factory=MeshSettings)
     dispatch_log: DispatchLogSettings = field(default_factory=DispatchLogSettings)
+    node: tuple[NodeTable, ...] = setting(
+        (), NODE_TABLES, "node types that are plugged in: docs/guides/node-plug-ins.md", env=False, flag=None
+    )
 
 
 # The first must be less than the second: silence is noticed by a missing heartbeat, then acted on.

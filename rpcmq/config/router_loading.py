@@ -45,10 +45,14 @@ def load_router_config(
 
 def _with_values(config: RouterConfig, values: Mapping[str, Any]) -> RouterConfig:
     sections: dict[str, dict[str, Any]] = {}
+    changed: dict[str, Any] = {}
     for key, value in values.items():
         section, _, name = key.partition(".")
-        sections.setdefault(section, {})[name] = value
-    changed = {section: replace(getattr(config, section), **names) for section, names in sections.items()}
+        if name:
+            sections.setdefault(section, {})[name] = value
+        else:
+            changed[key] = value
+    changed |= {section: replace(getattr(config, section), **names) for section, names in sections.items()}
     return replace(config, **changed)
 
 

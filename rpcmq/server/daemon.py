@@ -25,6 +25,8 @@ from rpcmq.config import RouterConfig, apply_live, diff_live
 from rpcmq.core.router.router import Router
 from rpcmq.core.router.views import overview
 from rpcmq.errors import ConfigError
+from rpcmq.nodes.desk import rows_of
+from rpcmq.nodes.loading import plans_for
 from rpcmq.server.drain import LINGER, drain
 from rpcmq.server.embedded import EmbeddedRouter
 from rpcmq.server.limits import pin, raise_open_files, tune_gc
@@ -67,6 +69,7 @@ class Daemon:
         self._engine = engine
         self.config = load()
         check_queues(self.config)
+        plans_for(self.config.node)  # before the log is that of the router: a wrong one is said like any setting
         self._notifier = Notifier(os.environ)
         self._stop = Event()
         self._stopped = Event()
@@ -280,8 +283,11 @@ class Daemon:
         return 200, self._queues.view() if self._queues is not None else {}
 
     def _health(self) -> tuple[int, Any]:
-        draining = self._stop.is_set()
-        return (503, {"status": "draining"}) if draining else (200, {"status": "ok"})
+        if self._stop.is_set():
+            return 503, {"status": "draining"}
+        out = {row["name"]: row["why"] for row in rows_of(self._router.engine.nodes, monotonic()) if row["why"]}
+        # Not unhealthy: the router does all else, and a restart by whoever watches this would cost more than the node.
+        return 200, {"status": "ok", **({"nodes_out": out} if out else {})}
 
     def _variables(self) -> tuple[int, Any]:
         usage = resource.getrusage(resource.RUSAGE_SELF)
@@ -297,4 +303,5 @@ class Daemon:
             "internal_errors": dict(self._errors),
         }
         queue = {} if self._queues is None else {"queue": self._queues.view()}
-        return 200, overview(self._router.engine, monotonic(), "summary") | {"process": process} | queue
+        nodes = {"nodes": rows_of(self._router.engine.nodes, monotonic())} if self.config.node else {}
+        return 200, overview(self._router.engine, monotonic(), "summary") | {"process": process} | queue | nodes

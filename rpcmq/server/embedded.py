@@ -9,6 +9,7 @@ from time import monotonic, time
 from rpcmq.config import RouterConfig
 from rpcmq.core.router.actions import LogEvent
 from rpcmq.core.router.router import Router
+from rpcmq.nodes.loading import plug_ins_for
 from rpcmq.server.key_authenticator import KeyAuthenticator
 from rpcmq.server.mesh_urls import advertised_urls, check_peers
 from rpcmq.server.open_binds import check_binds
@@ -31,7 +32,7 @@ class EmbeddedRouter:
 
     Raises:
         ConfigError: the endpoint cannot be bound or is open to other hosts, the directory of the dispatch log cannot
-            be written, or that of the keys not be used.
+            be written, or that of the keys not be used; or a ``[[node]]`` is wrong.
     """
 
     def __init__(
@@ -46,12 +47,14 @@ class EmbeddedRouter:
         check_peers(config)
         #: The key authenticator; None: everybody may connect.
         self.key_authenticator = self._new_key_authenticator(on_note)
+        self.plug_ins = plug_ins_for(config.node)
         boot, directory = int(time() * 1000), config.dispatch_log.directory
         #: The spool of the dispatch log; None if it is off.
         self.spool: Spool | None = None
         if directory:
             self.spool = Spool(directory, self.settings.router_id, self.settings.router_name, boot)
-        self.engine = engine(self.settings, boot, monotonic(), lambda: secrets.token_hex(16), self.spool)
+        more = {"plug_ins": self.plug_ins.makers} if config.node else {}
+        self.engine = engine(self.settings, boot, monotonic(), lambda: secrets.token_hex(16), self.spool, **more)
         self.engine.warnings = warnings
         self._context = new_context(config.router.io_threads)
         try:
@@ -66,6 +69,7 @@ class EmbeddedRouter:
         self.engine.mesh.own.urls = advertised_urls(config, self.url)
         if self.key_authenticator is not None:
             self.key_authenticator.start(self.shell.wake)
+        self.plug_ins.watch()
 
     def _new_key_authenticator(self, on_note: Callable[[LogEvent], None]) -> KeyAuthenticator | None:
         config = self.config
@@ -106,6 +110,7 @@ class EmbeddedRouter:
         self.shell.close(linger_seconds)
         self._close_key_authenticator()
         self._close_log()
+        self.plug_ins.close()
         self._context.term()
 
     def _close_key_authenticator(self) -> None:

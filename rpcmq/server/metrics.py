@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 __all__ = ["metrics_text"]
@@ -51,6 +51,8 @@ def metrics_text(stats: Mapping[str, Any], summary: Mapping[str, Any]) -> str:
         lines += _metric(name, "gauge", f"{name.replace('_', ' ').capitalize()}, now.", [({}, summary[name])])
     if "queue" in summary:
         lines += _queue_lines(summary["queue"])
+    if "nodes" in summary:
+        lines += _node_lines(summary["nodes"])
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -67,6 +69,22 @@ def _queue_lines(server: Mapping[str, Any]) -> Iterator[str]:
     still = [({"queue": queue}, figures.get("still", 0)) for queue, figures in queues.items()]
     yield from _metric("queue_still_seconds", "gauge", "Since items wait and none of the queue has moved.", still)
     yield from _times(queues)
+
+
+def _node_lines(nodes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """The lines about the nodes that are plugged in, and of their own counters."""
+
+    def of_each(field: str) -> list[tuple[_Labels, float]]:
+        return [({"node": node["name"]}, node[field]) for node in nodes]
+
+    up = [({"node": node["name"]}, int(not node["why"])) for node in nodes]
+    yield from _metric("node_up", "gauge", "Whether a node that is plugged in works.", up)
+    yield from _metric("node_bytes", "gauge", "Bytes that a node holds, as measured last.", of_each("size_bytes"))
+    yield from _metric("node_seconds_total", "counter", "Time that a node has used.", of_each("seconds"))
+    yield from _metric("node_steps_total", "counter", "Entries into a node.", of_each("steps"))
+    yield from _metric("node_failures_total", "counter", "Times that a node was taken out.", of_each("failures"))
+    own = [({"node": node["name"], "what": what}, value) for node in nodes for what, value in node["metrics"].items()]
+    yield from _metric("node_events_total", "counter", "Counters of nodes.", own)
 
 
 def _by_queue(

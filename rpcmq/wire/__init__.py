@@ -67,14 +67,16 @@ from rpcmq.wire.header import (
     without_payload,
 )
 from rpcmq.wire.json_body import MAX_VIEW_BYTES, body_of, control, json_bytes
-from rpcmq.wire.kinds import FIRST_SESSION_KIND, TRIED_SHIFT, VERSION, Flag, Kind
+from rpcmq.wire.kinds import FIRST_FREE_NODE_KIND, FIRST_NODE_KIND, FIRST_SESSION_KIND, TRIED_SHIFT, VERSION, Flag, Kind
 from rpcmq.wire.settlement import MAX_SETTLEMENTS, SETTLEMENT
 
 __all__ = [
     "ATTEMPT_AT",
     "CONSUMER_AT",
     "DETACH_BYTES",
+    "FIRST_FREE_NODE_KIND",
     "FIRST_KIND",
+    "FIRST_NODE_KIND",
     "FIRST_SESSION_KIND",
     "FORMAT_AT",
     "HEADER",

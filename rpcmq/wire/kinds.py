@@ -5,11 +5,21 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Final
 
-__all__ = ["FIRST_SESSION_KIND", "TRIED_SHIFT", "VERSION", "Flag", "Kind"]
+__all__ = [
+    "FIRST_FREE_NODE_KIND",
+    "FIRST_NODE_KIND",
+    "FIRST_SESSION_KIND",
+    "TRIED_SHIFT",
+    "VERSION",
+    "Flag",
+    "Kind",
+]
 
 VERSION = 1
 #: Messages of a kind at or above this are counted, acknowledged and re-sent by the session.
 FIRST_SESSION_KIND = 0x10
+#: The kinds from here on are of node types that are plugged in: below the second, of those that come with rpcmq.
+FIRST_NODE_KIND, FIRST_FREE_NODE_KIND = 0x80, 0x90
 #: Of the number ``Flag.TRIED``.
 TRIED_SHIFT = 12
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rpcmq.wire.body_fields import Body, flag, hexadecimal, integer, string
+from rpcmq.wire.body_fields import Body, flag, hexadecimal, integer, mapping, string
 from rpcmq.wire.kinds import Kind
 
 __all__ = [
@@ -17,6 +18,9 @@ __all__ = [
     "MeshJoinQuery",
     "MeshLeaveQuery",
     "MeshStateAnswer",
+    "NodeControlQuery",
+    "NodeRestartQuery",
+    "NodeStateAnswer",
     "PurgeAnswer",
     "PurgeQuery",
     "QueryBody",
@@ -112,6 +116,36 @@ class MeshStateAnswer(Body):
     was_member: bool = flag()
     #: The number of routers that it was linked to.
     linked: int = integer(least=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeRestartQuery(QueryBody):
+    """QUERY for the control that has a node start over which is plugged in."""
+
+    what: str = string("control.node.restart", reason="query")
+    node: str = string(least=1, most=32, reason="query")
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeStateAnswer(Body):
+    """ANSWER to :class:`NodeRestartQuery`."""
+
+    KIND = Kind.ANSWER
+
+    #: Whether it was out before; and why it is out now, empty: it is not.
+    was_out: bool = flag()
+    out: str = string("")
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeControlQuery(QueryBody):
+    """QUERY for a control of a node that is plugged in: ``what`` and its arguments, as members of one object."""
+
+    arguments: Mapping[str, Any] = mapping()
+
+    def encode(self) -> dict[str, Any]:
+        """Return the JSON object."""
+        return {**self.arguments, "what": self.what}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,6 +7,7 @@ cast or event, sent or not            sent again (``casts.Casts.take_resendable`
 idempotent call, query                sent again, with its remaining time
 call that the router did not accept   sent again, with its remaining time
 call that was never sent              sent, with its remaining time
+question to a plugged-in node         sent if it never was; else ended with ``LinkLost``: the node may have acted
 any other call                        in a mesh whose routers adopt calls: sent again, and asked for before it is
                                       started; else ended with ``LinkLost``: it may have run
 message above the router's limit      refused: the router would cut each connection that sends it
@@ -30,7 +31,19 @@ from rpcmq.core.process.mesh_moves import for_next_owner
 from rpcmq.core.process.uplink import Uplink
 from rpcmq.core.process.welcome import Welcome
 from rpcmq.errors import LinkLost, Outcome, error_for
-from rpcmq.wire import KEY, KIND_AT, LOW_FLAGS_AT, NO_TTL, STAMP, Flag, Kind, payload_of, with_flag, with_ttl
+from rpcmq.wire import (
+    FIRST_NODE_KIND,
+    KEY,
+    KIND_AT,
+    LOW_FLAGS_AT,
+    NO_TTL,
+    STAMP,
+    Flag,
+    Kind,
+    payload_of,
+    with_flag,
+    with_ttl,
+)
 
 __all__ = ["resend"]
 
@@ -54,7 +67,8 @@ def resend(now: float, welcome: Welcome, uplink: Uplink, table: CallTable, casts
             _resend_or_fail(now, key, call, again, uplink, table, casts, is_adopted)
     table.not_accepted.clear()
     for message in welcome.unsent:
-        waiting = before.get(message[KEY]) if message[KIND_AT] in _CALLS else None
+        is_call = message[KIND_AT] in _CALLS or message[KIND_AT] >= FIRST_NODE_KIND
+        waiting = before.get(message[KEY]) if is_call else None
         if waiting is not None:
             uplink.send(_with_time_left(now, waiting))
         elif message[KIND_AT] in RETAINED_KINDS and message[KEY] not in again:
@@ -76,6 +90,9 @@ def _resend_or_fail(
             return
         text = f"the router went away with the call to {call.address!r} in flight; it may have run"
         table.fail(call, LinkLost(text, {"topic": call.address, "started": "unknown"}))
+    elif kind >= FIRST_NODE_KIND:
+        text = f"the router went away while its {call.address} was asked; it may have acted"
+        table.fail(call, LinkLost(text, {"started": "unknown"}))
     elif kind in _CALLS:
         if is_adopted and call.message[LOW_FLAGS_AT] & (Flag.RESENT | Flag.IDEMPOTENT):
             # The last one has asked for it, before it gave it back; or it may have it still, and offer it later.

@@ -83,6 +83,8 @@ class NodeType:
     kinds: Mapping[Kind, Handler] = {}
     #: Kinds, of ``kinds``, for whose answer the sender waits: one that breaks the protocol is answered with an ERROR.
     answered: Set[Kind] = frozenset()
+    #: Of kinds of nodes that are plugged in: what a key needs the right ``node`` on; empty: the handler checks it.
+    rights: Mapping[int, str] = {}
     #: Handlers that refuse messages of a link for which the router holds too much already.
     refusals: Mapping[Kind, Handler] = {}
     #: The views for ``rpcmq ls`` and QUERY: name -> the steps that make it.

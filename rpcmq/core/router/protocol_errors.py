@@ -10,7 +10,7 @@ from rpcmq.core.router.actions import Action, Answer, Disconnect, LogEvent
 from rpcmq.core.router.model import Link
 from rpcmq.core.router.turns import ERROR_STEPS, Turns
 from rpcmq.errors import Outcome, ProtocolError
-from rpcmq.wire import KEY, KIND_AT
+from rpcmq.wire import FIRST_NODE_KIND, KEY, KIND_AT
 from rpcmq.wire.bodies import ErrorBody, RefusedBody
 
 __all__ = ["ProtocolErrors", "refuse_connection"]
@@ -43,7 +43,9 @@ class ProtocolErrors:
     def of_message(self, now: float, link: Link, message: bytes, error: ProtocolError) -> None:
         """Handle the error of one message; those after it are handled as ever."""
         text = self._count(link, error)
-        if message[KIND_AT] in self._answered:
+        kind = message[KIND_AT]
+        # Whoever asks a plugged-in node waits for an answer, also where there is no such node.
+        if kind in self._answered or kind >= FIRST_NODE_KIND:
             body = ErrorBody(outcome=Outcome.PROTOCOL, text=text, details={"reason": error.reason, **error.details})
             link.send(body.message(key=message[KEY]))
 

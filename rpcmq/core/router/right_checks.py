@@ -7,7 +7,8 @@ link and address, so that the next message to it costs one look-up.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
+from types import MappingProxyType
 from typing import TypeVar
 
 from rpcmq.core.common.text import shorten
@@ -18,7 +19,7 @@ from rpcmq.core.router.model import Destination, Handler, Link
 from rpcmq.core.router.permissions import KeyUsage, Permissions
 from rpcmq.core.router.turns import ERROR_STEPS, Turns
 from rpcmq.errors import Outcome
-from rpcmq.wire import KEY, KIND_AT, LOW_FLAGS_AT, Address, Flag, Kind, address_of, parse, sequence_of
+from rpcmq.wire import FIRST_NODE_KIND, KEY, KIND_AT, LOW_FLAGS_AT, Address, Flag, Kind, address_of, parse, sequence_of
 from rpcmq.wire.bodies import ErrorBody
 from rpcmq.wire.query_bodies import QueryBody
 
@@ -42,14 +43,19 @@ class RightChecks:
         act: takes notes for the log.
         turns: counts the work of refusing.
         handlers: by kind, without checks.
+        node_rights: of kinds of nodes that are plugged in: what a key needs the right ``node`` on; empty: nothing.
     """
 
     def __init__(
-        self, refused: Counter[str], act: Callable[[Action], None], turns: Turns, handlers: list[Handler]
-    ) -> None:
+        self, refused: Counter[str], act: Callable[[Action], None], turns: Turns, handlers: list[Handler],
+        node_rights: Mapping[int, str] = MappingProxyType({}),
+    ) -> None:  # fmt: skip
         self._refused = refused
         self._act = act
         self._turns = turns
+        self._node_rights = node_rights
+        if node_rights:
+            handlers = self._with_node_checks(handlers)
         checked = self._checked_handlers(handlers)
         #: (whether rights are checked, whether the rate is limited) -> handlers, by kind.
         self._tables = {
@@ -74,9 +80,17 @@ class RightChecks:
         table[Kind.QUERY] = self._with_admin_check(handlers[Kind.QUERY])
         return table
 
+    def _with_node_checks(self, handlers: list[Handler]) -> list[Handler]:
+        """The handlers, those of nodes that are plugged in with checks: also keys with all other rights need these."""
+        table = list(handlers)
+        for kind, name in self._node_rights.items():
+            if name:
+                table[kind] = self._with_node_check(name, handlers[kind])
+        return table
+
     def _metered_handlers(self, handlers: list[Handler]) -> list[Handler]:
         table = list(handlers)
-        for kind in _METERED:
+        for kind in (*_METERED, *self._node_rights):
             table[kind] = self._with_rate_check(handlers[kind])
         return table
 
@@ -127,6 +141,13 @@ class RightChecks:
                 handler(now, link, message)
 
         return query
+
+    def _with_node_check(self, name: str, handler: Handler) -> Handler:
+        def take(now: float, link: Link, message: bytes) -> None:
+            if self._is_allowed(link, message, "node", "", (name,)):
+                handler(now, link, message)
+
+        return take
 
     def _decide(self, link: Link, message: bytes, verb: str) -> bool:
         """Whether the link's key has the right; its process is told if not.
@@ -193,7 +214,8 @@ class RightChecks:
         usage = permissions.usage
         bucket = usage.bucket
         assert bucket is not None
-        if message[KIND_AT] in _NOT_REOFFERED or message[LOW_FLAGS_AT] & Flag.CONFIRM:
+        kind = message[KIND_AT]
+        if kind in _NOT_REOFFERED or kind >= FIRST_NODE_KIND or message[LOW_FLAGS_AT] & Flag.CONFIRM:
             wait = bucket.take(now)
             if wait:
                 self._refuse_rate(link, message, usage, wait)

@@ -12,8 +12,12 @@ from fnmatch import fnmatchcase
 
 __all__ = ["ALL_VERBS", "EVERYTHING", "KNOWN_VERBS", "MESH_VERB", "Key", "Right", "allows_pattern", "matches"]
 
-#: The verbs of a process; ``admin`` allows views and controls, whose names take the place of topics.
-ALL_VERBS = ("call", "cast", "fanout", "publish", "subscribe", "serve", "admin")
+#: The verbs of a process; ``admin`` allows views and controls, whose names take the place of topics, ``node`` to ask
+#: nodes that are plugged in, whose names do.
+ALL_VERBS = ("call", "cast", "fanout", "publish", "subscribe", "serve", "admin", "node")
+#: The verbs whose rights are in no exchange.
+_ANYWHERE = ("admin", "node")
+_CHECKED = frozenset(ALL_VERBS) - {"node"}
 #: The verb of a router: it may link to this one, and bring messages for the topics from whichever process.
 MESH_VERB = "mesh"
 #: The verbs that a right can have. No key has both kinds.
@@ -39,18 +43,18 @@ class Right:
     exchanges: tuple[str, ...] = ("",)
 
     def allows(self, verb: str, exchange: str, name: str) -> bool:
-        """Whether it covers ``verb`` on ``name``: a topic, for ``subscribe`` a pattern, for ``admin`` a view."""
+        """Whether it covers ``verb`` on ``name``: a topic, a pattern of them, a view, or a name of a node's."""
         if verb not in self.verbs:
             return False
-        if verb != "admin" and exchange not in self.exchanges and "*" not in self.exchanges:
+        if verb not in _ANYWHERE and exchange not in self.exchanges and "*" not in self.exchanges:
             return False
         covers = allows_pattern if verb == "subscribe" else matches
         return any(covers(pattern, name) for pattern in self.topics)
 
     @property
     def everything(self) -> bool:
-        """Whether there is nothing that it does not cover."""
-        return self.verbs >= frozenset(ALL_VERBS) and "#" in self.topics and "*" in self.exchanges
+        """Whether there is nothing that it does not cover, but for plugged-in nodes, which are checked apart."""
+        return self.verbs >= _CHECKED and "#" in self.topics and "*" in self.exchanges
 
 
 EVERYTHING = Right(frozenset(ALL_VERBS), ("#",), ("*",))

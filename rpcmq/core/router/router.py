@@ -67,6 +67,7 @@ class Router:
         now: monotonic seconds.
         new_token: makes an unguessable string.
         sink: where the dispatch log goes; None: there is none.
+        plug_ins: makers of the nodes that it has beside its own.
 
     Attributes:
         receive: handles what came on a connection; see :meth:`rpcmq.core.router.intake.Intake.receive`.
@@ -77,8 +78,9 @@ class Router:
     node_types = NODE_TYPES
 
     def __init__(
-        self, settings: Settings, boot: int, now: float, new_token: Callable[[], str], sink: Sink | None = None
-    ) -> None:
+        self, settings: Settings, boot: int, now: float, new_token: Callable[[], str], sink: Sink | None = None,
+        plug_ins: Sequence[Callable[[NodeContext], NodeType]] = (),
+    ) -> None:  # fmt: skip
         self.settings = settings
         self.boot = boot
         self.started = now
@@ -105,14 +107,13 @@ class Router:
             self._dialed_message, self._relay,
         )  # fmt: skip
         # Not methods of this class: each ZeroMQ message would cost one call more.
-        self.receive = intake.receive
-        self.run_next_turn = intake.run_next_turn
+        self.receive, self.run_next_turn = intake.receive, intake.run_next_turn
         context = NodeContext(
             settings, self.links, self.directory, self.drops, self.turns, self.faults, boot, now, self._act,
             errors.of_message, intake.handle_held, new_token, self.handshake.new_handle, sink, self.relayed,
             self.receive,
         )  # fmt: skip
-        self.nodes = [make(context) for make in self.node_types]
+        self.nodes = [make(context) for make in (*self.node_types, *plug_ins)]
         self._register_kinds()
         self.views = views_of(self)
         self._wire_links()
@@ -195,7 +196,7 @@ class Router:
                 else. The first one signs; what any of them has signed is believed.
         """
         if self._keys is None:
-            checks = RightChecks(self.refused, self._act, self.turns, self.kinds.handlers)
+            checks = RightChecks(self.refused, self._act, self.turns, self.kinds.handlers, self.kinds.rights)
             self._keys = KeyAccessControl(self.settings, self.links, self.refused, self._act, checks, secrets)
             self.links.access = self._keys
         self._keys.set_authorized_keys(now, keys)

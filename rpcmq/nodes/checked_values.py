@@ -1,0 +1,74 @@
+"""Values that plugged-in nodes give operators: JSON, within bounds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from rpcmq.nodes.node import Node
+from rpcmq.nodes.peer import Peer
+from rpcmq.wire import Kind
+from rpcmq.wire.body_fields import Body, mapping
+
+__all__ = ["NodeAnswer", "answer_of", "numbers_of", "rows_of"]
+
+#: Rows of a view that are made in one step, bytes of one, bytes of the answer of a control, and counters.
+_ROWS_IN_ONE_STEP, _MAX_ROW_BYTES, _MAX_ANSWER_BYTES, _MAX_METRICS = 5, 64 << 10, 1 << 20, 50
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeAnswer(Body):
+    """The ANSWER of a control: whatever JSON object the node has made."""
+
+    KIND = Kind.ANSWER
+
+    value: Mapping[str, Any] = mapping()
+
+    def encode(self) -> dict[str, Any]:
+        """Return the JSON object."""
+        return dict(self.value)
+
+
+def answer_of(node: Node, now: float, name: str, peer: Peer, arguments: Mapping[str, Any]) -> NodeAnswer:
+    """Have ``node`` do what an operator asks for.
+
+    Raises:
+        Exception: it has failed, or its answer is no JSON object, or too large.
+    """
+    answer = dict(node.control(now, name, peer, arguments))
+    size = len(json.dumps(answer))
+    if size > _MAX_ANSWER_BYTES:
+        raise ValueError(f"the answer of control {name!r} has {size} bytes; {_MAX_ANSWER_BYTES} may be")
+    return NodeAnswer(value=answer)
+
+
+def rows_of(rows: Iterator[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The next rows of a view; none: that was all.
+
+    Raises:
+        Exception: they cannot be made, or one is no JSON object, or too large.
+    """
+    some = [dict(row) for row in islice(rows, _ROWS_IN_ONE_STEP)]
+    for row in some:
+        size = len(json.dumps(row))
+        if size > _MAX_ROW_BYTES:
+            raise ValueError(f"a row of a view has {size} bytes; {_MAX_ROW_BYTES} may be")
+    return some
+
+
+def numbers_of(node: Node) -> dict[str, float]:
+    """The counters of ``node``.
+
+    Raises:
+        Exception: it has failed, or one is no number.
+    """
+    found = dict(node.metrics())
+    if len(found) > _MAX_METRICS:
+        raise ValueError(f"{len(found)} metrics; {_MAX_METRICS} may be")
+    for name, value in found.items():
+        if not isinstance(name, str) or isinstance(value, bool) or not isinstance(value, int | float):
+            raise TypeError(f"metrics(): {name!r:.100} = {value!r:.100} is no number with a name")
+    return found

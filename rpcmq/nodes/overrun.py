@@ -1,0 +1,93 @@
+"""Steps of plugged-in nodes that take too long: they are broken off by an exception in the thread of the router.
+
+The router cannot wait for a step to end that does not end. So a thread of its own looks a few times in a second at the
+step under way, and has the interpreter raise :class:`Overrun` in it when its time is up. A step within a C function is
+broken off when that returns.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from time import monotonic
+
+from rpcmq.transport.originals import allocate_lock, get_ident, start_new_thread
+
+__all__ = ["Overrun", "Steps", "Watchdog"]
+
+#: Seconds between two looks, and until a step that goes on all the same is broken off again.
+_PAUSE, _AGAIN = 0.02, 0.5
+_raise_in = ctypes.pythonapi.PyThreadState_SetAsyncExc
+
+
+class Overrun(BaseException):
+    """A step has taken too long. No :class:`Exception`, so that the step does not catch it by mistake."""
+
+
+class Steps:
+    """The step of a node that is under way in a router's thread, if there is one."""
+
+    __slots__ = ("_began", "_due", "_is_overrun", "_lock", "_thread")
+
+    def __init__(self) -> None:
+        # Held by the other thread from its look at the step until the exception is set: between the two it cannot end.
+        self._lock = allocate_lock()
+        self._thread = 0
+        self._began = 0.0
+        #: The time at which it has taken too long (monotonic seconds); 0: there is none.
+        self._due = 0.0
+        self._is_overrun = False
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether there is a step."""
+        return bool(self._due)
+
+    def begin(self, seconds: float) -> None:
+        """A step begins, which may take so many ``seconds``."""
+        self._thread = get_ident()
+        self._is_overrun = False
+        self._began = monotonic()
+        self._due = self._began + seconds
+
+    def end(self) -> float:
+        """It has ended: no exception comes after this. Returns the seconds that it took."""
+        with self._lock:
+            self._due = 0.0
+            if self._is_overrun:
+                self._is_overrun = False
+                _raise_in(ctypes.c_ulong(self._thread), None)
+        return monotonic() - self._began
+
+    def look(self) -> None:
+        """Break it off if its time is up; in the other thread."""
+        with self._lock:
+            if self._due and monotonic() > self._due:
+                self._is_overrun = True
+                # Again after a while, if the step goes on all the same.
+                self._due = monotonic() + _AGAIN
+                _raise_in(ctypes.c_ulong(self._thread), ctypes.py_object(Overrun))
+
+
+class Watchdog:
+    """Looks at ``steps`` in a thread of its own until it is closed."""
+
+    def __init__(self, steps: Steps) -> None:
+        self._steps = steps
+        # Locks of the system, and a thread of it: green ones would not go on while the router's does not.
+        self._open, self._running = allocate_lock(), allocate_lock()
+        self._open.acquire()
+        self._running.acquire()
+        start_new_thread(self._run, ())
+
+    def _run(self) -> None:
+        try:
+            while not self._open.acquire(True, _PAUSE):
+                if self._steps.is_under_way:
+                    self._steps.look()
+        finally:
+            self._running.release()
+
+    def close(self) -> None:
+        """End the thread; returns when it has ended."""
+        self._open.release()
+        self._running.acquire()

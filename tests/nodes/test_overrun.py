@@ -1,0 +1,101 @@
+"""Steps that take too long are broken off in a router that runs, and nothing else is."""
+
+from __future__ import annotations
+
+from functools import partial
+from time import monotonic
+
+import pytest
+
+from rpcmq import Client
+from rpcmq.config import load_router_config
+from rpcmq.core.router.actions import LogEvent
+from rpcmq.core.router.router import Router
+from rpcmq.errors import CallError, NoConsumer, UsageError
+from rpcmq.nodes import Node
+from rpcmq.nodes.loading import PlugIns
+from rpcmq.nodes.overrun import Overrun, Steps, Watchdog
+from rpcmq.server.embedded import EmbeddedRouter
+from rpcmq.testing.nodes import plan_of
+from tests.nodes import hostile
+from tests.nodes.hostile import KIND
+
+pytestmark = pytest.mark.integration
+
+
+def test_a_step_is_broken_off_and_what_comes_after_it_is_not() -> None:
+    steps = Steps()
+    watchdog = Watchdog(steps)
+    try:
+        for _ in range(3):
+            steps.begin(0.05)
+            with pytest.raises(Overrun):
+                _loop(steps)
+            # Had another exception been on its way, it would come here.
+            until = monotonic() + 0.1
+            while monotonic() < until:
+                pass
+        steps.begin(10.0)
+        until = monotonic() + 0.1
+        while monotonic() < until:
+            pass
+        assert steps.end() >= 0.1
+    finally:
+        watchdog.close()
+
+
+def _loop(steps: Steps) -> None:
+    try:
+        while True:
+            pass
+    finally:
+        steps.end()
+
+
+def test_no_exception_comes_after_the_end_of_a_step_however_close_its_time_was() -> None:
+    """Steps that end about when their time is up: a thousand chances to be hit after the end."""
+    steps = Steps()
+    watchdog = Watchdog(steps)
+    hit = 0
+    try:
+        for number in range(60):
+            try:
+                steps.begin(0.001)
+                until = monotonic() + 0.0005 * (number % 60)
+                while monotonic() < until:
+                    pass
+                steps.end()
+            except Overrun:
+                steps.end()
+                hit += 1
+            for _ in range(2000):
+                len("after it")
+    finally:
+        watchdog.close()
+    assert 0 < hit < 60
+
+
+@pytest.mark.own_hub
+@pytest.mark.parametrize("node", [hostile.Loops, hostile.LoopsAndCatches])
+def test_a_node_that_loops_is_taken_out_of_a_router_that_goes_on(node: type[Node]) -> None:
+    notes: list[LogEvent] = []
+    plug_ins = PlugIns([plan_of(node, "looper", max_seconds=0.1)])
+
+    config = load_router_config(flags={"router.listen": "tcp://127.0.0.1:0"})
+    router = EmbeddedRouter(config, notes.append, partial(Router, plug_ins=plug_ins.makers))
+    plug_ins.watch()
+    try:
+        with Client(router.url) as client:
+            with pytest.raises(NoConsumer, match=r"longer than max_seconds = 0\.1"):
+                client.ask_node(KIND, timeout=30)
+            assert client.query("nodes", timeout=30)["nodes"][0]["state"] == "out"
+            assert client.restart_node("looper", timeout=30) == ""
+            assert client.control_node("looper", "do", {"a": 1}, timeout=30) == {"did": {"a": 1}}
+            with pytest.raises(UsageError, match="those of nodes are from 0x80"):
+                client.ask_node(0x11)
+            with pytest.raises(CallError, match="unknown"):
+                client.control_node("nobody", "do", timeout=30)
+    finally:
+        router.close()
+        plug_ins.close()
+    assert [note.event for note in notes].count("node out") == 1
