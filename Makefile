@@ -14,6 +14,8 @@ BENCH_ARGS ?=
 
 # Where `make wheel` puts the wheel.
 WHEELS ?= dist
+# Where `make mongo-server` puts the server of some tests.
+MONGO := .venv-mongo
 WHEEL_TESTS := tests/test_compiled.py tests/core tests/test_wire.py tests/test_wire_bodies.py tests/payload tests/client/test_client.py \
 	tests/client/test_service.py tests/client/test_direct.py tests/client/test_arguments.py tests/client/test_answers.py \
 	tests/client/test_hostile_failures.py tests/integration/test_payload_trust.py tests/aio/test_trust.py tests/threads \
@@ -75,7 +77,7 @@ COMPILE := $(VENV)/bin/uv --quiet --no-config pip compile --universal --python-v
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo demo-oslo test test-more test-long test-wheel test-oslo $(OSLO_RUNS:%=test-oslo-%) wheel cover tox bench docs lint format lock build clean
+.PHONY: help setup demo demo-oslo test test-more test-long test-wheel test-oslo $(OSLO_RUNS:%=test-oslo-%) wheel cover tox bench docs lint format lock mongo-server build clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -153,11 +155,14 @@ lock: $(VENV)/.tools ## resolve pyproject.toml anew into requirements/*.txt
 	@$(COMPILE) --upgrade --constraint requirements/dev.txt --group bench -o requirements/bench.txt
 	@$(COMPILE) --upgrade --constraint requirements/dev.txt --group docs -o requirements/docs.txt
 	@$(COMPILE) --upgrade --constraint requirements/dev.txt --group tools -o requirements/tools.txt
+	@$(COMPILE) --upgrade --prerelease allow --group mongo -o requirements/mongo.txt
 	@for version in $(OSLO_VERSIONS); do \
 		$(COMPILE) --upgrade --constraint requirements/dev.txt pyproject.toml --group $(DRIVER)/pyproject.toml:test-$$version \
 			-o requirements/oslo-$$version.txt || exit 1; \
 	done
 	@grep -c '==' requirements/*.txt
+
+mongo-server: $(MONGO)/.ready ## install the server for the tests of the proxy's MongoDB store, in an environment of its own
 
 build: setup ## build the wheel into dist/: pure Python
 	@$(PY) -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
@@ -166,7 +171,7 @@ wheel: setup ## build the compiled wheel into dist/; needs a C compiler and take
 	@COMPILED_WHEEL=1 $(PY) -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir $(WHEELS) .
 
 clean: ## remove .venv and everything that was generated
-	@rm -rf $(VENV) $(OSLO_VERSIONS:%=$(OSLO)-%) .tox .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage htmlcov build dist
+	@rm -rf $(VENV) $(MONGO) $(OSLO_VERSIONS:%=$(OSLO)-%) .tox .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage htmlcov build dist
 	@find $(CODE) -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # --- stamps: each is touched only when its step succeeded -------------------------------------
@@ -214,6 +219,15 @@ $(OSLO)-%/.ready: requirements/oslo-%.txt pyproject.toml $(DRIVER)/pyproject.tom
 		&& $(OSLO)-$*/bin/python -m pip --disable-pip-version-check --no-input install --quiet \
 		--no-deps --no-build-isolation --editable . --editable $(DRIVER) >$(VENV)/pip.log 2>&1 || { \
 		echo "make: pip could not install oslo.messaging $*; is the network up? See $(VENV)/pip.log, then run make again." >&2; exit 1; }
+	@touch $@
+
+# Apart from .venv: nothing of rpcmq may import it, whose licence is the GPL.
+$(MONGO)/.ready: requirements/mongo.txt | $(VENV)/.created
+	@echo "mongo-server: installing the locked server into $(MONGO)"
+	@$(PY) -m venv --clear $(MONGO)
+	@$(MONGO)/bin/python -m pip --disable-pip-version-check --no-input install --quiet \
+		--require-hashes -r requirements/mongo.txt >$(VENV)/pip.log 2>&1 || { \
+		echo "make: pip could not install the server; is the network up? See $(VENV)/pip.log, then run make again." >&2; exit 1; }
 	@touch $@
 
 $(VENV)/.bench: requirements/bench.txt $(VENV)/.project

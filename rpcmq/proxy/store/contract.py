@@ -44,7 +44,7 @@ class StoreStatistics:
 
 
 class Body(Protocol):
-    """The body of a stored response, open for reading; it stays readable when it is evicted meanwhile."""
+    """The body of a stored response, open for reading. One that is evicted meanwhile stays readable, or raises."""
 
     def read(self, start: int, stop: int) -> Iterator[bytes]:
         """Yield the bytes from ``start`` (with) to ``stop`` (without), at most :data:`STEP_BYTES` at once.

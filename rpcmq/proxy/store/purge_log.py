@@ -26,6 +26,7 @@ class PurgeLog:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        #: The file that was read, and the bytes of it that were.
         self._seen: tuple[int, int] = (0, 0)
         self._purges = RecentPurges(max_purges=_MOST)
 
@@ -80,18 +81,21 @@ class PurgeLog:
             os.rename(tmp, self._path)
 
     def _read(self) -> None:
-        purges = RecentPurges(max_purges=_MOST)
         with open(self._path, "rb") as file:
+            number = os.fstat(file.fileno()).st_ino
+            seen, start = self._seen
+            if number != seen:
+                self._purges, start = RecentPurges(max_purges=_MOST), 0
+            file.seek(start)
             data = file.read()
-            self._seen = (os.fstat(file.fileno()).st_ino, len(data))
+        self._seen = number, start + len(data)
         for line in data.splitlines():
             try:
                 value = json.loads(line)
                 if isinstance(value, dict) and "forgotten_at" in value:
-                    purges.forgotten_at = float(value["forgotten_at"])
+                    self._purges.forgotten_at = float(value["forgotten_at"])
                 else:
-                    purges.add(Purge.from_dict(value))
+                    self._purges.add(Purge.from_dict(value))
             except (ValueError, TypeError, MalformedPurge):
                 # A line that was not written to its end: its writer has died, and was told by nobody that it is there.
                 continue
-        self._purges = purges

@@ -10,18 +10,22 @@ import pytest
 
 from rpcmq.proxy.caching import Purge, PurgeKind
 from rpcmq.proxy.store import STEP_BYTES, FileStore, MemoryStore, Store, TieredStore
+from rpcmq.proxy.store.mongo import MongoStore
 from tests.proxy.store.entries import body_of, entry, maintain, put
 
 ROOM = 64 << 20
 SIZES = [0, 1, 1000, STEP_BYTES - 1, STEP_BYTES, STEP_BYTES + 1, 3 * STEP_BYTES + 5]
 
 
-@pytest.fixture(params=["memory", "files", "tiers"])
+@pytest.fixture(params=["memory", "files", "tiers", "mongo"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     makers: dict[str, Callable[[], Store]] = {
         "memory": lambda: MemoryStore(ROOM),
         "files": lambda: FileStore(tmp_path, ROOM),
         "tiers": lambda: TieredStore(MemoryStore(ROOM, max_body=1000), FileStore(tmp_path, ROOM)),
+        "mongo": lambda: MongoStore(
+            request.getfixturevalue("mongo_uri"), request.getfixturevalue("mongo_database"), ROOM
+        ),
     }
     made = makers[request.param]()
     yield made
@@ -75,6 +79,7 @@ def test_a_later_response_replaces_the_earlier_one(store: Store) -> None:
 
 
 def test_an_open_body_outlasts_its_replacement(store: Store) -> None:
+    """All small ones do; a large one in a database is an error then."""
     stored = put(store, entry(), b"1" * 2000)
     assert stored is not None
     opened = store.open(stored)
