@@ -145,6 +145,9 @@ _UNITS = {
     "broker_mib": ("broker", 0),
     "away_s": ("away s", 1),
     "first_good_ms": ("first good ms", 0),
+    "requests_per_second": ("requests/s", 0),
+    "request_cpu_us": ("CPU µs/request", 1),
+    "p99_ms": ("p99 ms", 1),
     "longest_cast_ms": ("longest cast ms", 0),
 }
 

@@ -194,6 +194,12 @@ class ServerConnection:
             _log.info("response to %s broken off: %s", self.peer, error)
             self.abort()
             return False
+        except Exception:
+            if exchange.status:
+                self.abort()
+            else:
+                exchange.send_error(500, "This server failed.", closes=True)
+            raise
         self.is_busy = False
         if exchange.is_tunnel:
             return False

@@ -16,6 +16,13 @@ _HOST = re.compile(rb"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~-]+)(?::[0-9]{1,5})?\Z"
 _ABSOLUTE = re.compile(rb"(?i)https?://([^/?#]*)(.*)\Z", re.DOTALL)
 _DIGITS = re.compile(rb"[0-9]+\Z")
 _LIST_END = b" \t"
+#: Fields that say nothing to a cache whose stored response does not vary.
+_PLAIN = frozenset(
+    b"accept accept-encoding accept-language accept-charset connection cookie dnt from host keep-alive origin priority"
+    b" referer save-data sec-ch-ua sec-ch-ua-mobile sec-ch-ua-platform sec-fetch-dest sec-fetch-mode sec-fetch-site"
+    b" sec-fetch-user sec-gpc traceparent tracestate upgrade-insecure-requests user-agent via x-forwarded-for"
+    b" x-forwarded-host x-forwarded-proto x-request-id".split()
+)
 #: Bytes of the line ends and separators of a field.
 _FIELD_OVERHEAD = 4
 
@@ -30,7 +37,9 @@ class Request:
             request of HTTP/1.0 has none.
         is_http_11: whether its client understands chunked responses.
         keep_alive: whether the client wants another request on this connection.
-        headers: names in lower case, and values, in the order in which they came.
+        headers: names and values, in the order in which they came.
+        is_plain: whether it is a GET of which only the target and the host say anything to a cache, unless responses
+            vary by other fields.
         length: of the body in bytes; None: not known beforehand (chunked).
         expects_continue: whether the client waits for ``100 Continue`` with its body.
         upgrade: the protocol that the client would like to switch to, in lower case; empty: none.
@@ -39,8 +48,8 @@ class Request:
     """
 
     __slots__ = (
-        "chunks", "expects_continue", "headers", "host", "is_complete", "is_http_11", "keep_alive", "length", "method",
-        "received", "target", "upgrade",
+        "chunks", "expects_continue", "headers", "host", "is_complete", "is_http_11", "is_plain", "keep_alive",
+        "length", "method", "received", "target", "upgrade",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -49,6 +58,7 @@ class Request:
         self.host = b""
         self.is_http_11 = True
         self.keep_alive = True
+        self.is_plain = False
         self.headers: list[tuple[bytes, bytes]] = []
         self.length: int | None = 0
         self.expects_continue = False
@@ -66,7 +76,7 @@ class Request:
     def header(self, name: bytes) -> bytes | None:
         """Return the value of the first field ``name`` (in lower case); None: there is none."""
         for each, value in self.headers:
-            if each == name:
+            if each.lower() == name:
                 return value
         return None
 
@@ -155,7 +165,7 @@ class RequestParser:
                 raise self._too_large()
             return  # a trailer
         headers = self._new.headers
-        headers.append((name.lower(), value.rstrip(_LIST_END)))
+        headers.append((name, value.rstrip(_LIST_END)))
         self._size += len(name) + len(value) + _FIELD_OVERHEAD
         if self._size > self._limits.header_bytes:
             raise self._too_large()
@@ -207,7 +217,11 @@ class RequestParser:
 def _read_fields(request: Request) -> None:
     """Find out what the fields say about the connection and the body."""
     hosts = 0
+    is_plain = request.method == b"GET"
     for name, value in request.headers:
+        name = name.lower()
+        if name not in _PLAIN:
+            is_plain = False
         if name == b"host":
             hosts += 1
             request.host = value.lower()
@@ -227,6 +241,7 @@ def _read_fields(request: Request) -> None:
             request.expects_continue = request.is_http_11
         elif name == b"upgrade":
             request.upgrade = value.lower()
+    request.is_plain = is_plain
     if hosts > 1:
         raise RefusedRequest(400, "it has several Host fields")
     if not hosts and request.is_http_11:
@@ -251,7 +266,7 @@ def _check_target(request: Request) -> None:
         raise RefusedRequest(400, "the authority of its target is no name or address with an optional port")
     # RFC 9112 section 3.2.2: the Host field is then ignored.
     request.host = authority.lower()
-    request.headers = [(n, authority if n == b"host" else v) for n, v in request.headers]
+    request.headers = [(n, authority if n.lower() == b"host" else v) for n, v in request.headers]
     request.target = path if path.startswith(b"/") else b"/" + path
 
 

@@ -34,7 +34,7 @@ def post(fields: bytes, body: bytes = b"") -> bytes:
 def test_a_request() -> None:
     request = only(b"GET /a?b=c HTTP/1.1\r\nHost: A.example:80\r\nX-Y:  two words \t\r\n\r\n")
     assert (request.method, request.target, request.host) == (b"GET", b"/a?b=c", b"a.example:80")
-    assert request.headers == [(b"host", b"A.example:80"), (b"x-y", b"two words")]
+    assert request.headers == [(b"Host", b"A.example:80"), (b"X-Y", b"two words")]
     assert request.is_complete and request.keep_alive and request.is_http_11 and not request.has_body
 
 
@@ -47,19 +47,32 @@ def test_requests_one_behind_the_other_are_in_order() -> None:
 def test_a_request_may_come_in_pieces(cut: int) -> None:
     data = b"POST /long/path HTTP/1.1\r\nHost: a.example\r\nContent-Length: 5\r\n\r\nabcde"
     request = only(data[:cut], data[cut:])
-    assert (request.target, request.headers[1]) == (b"/long/path", (b"content-length", b"5"))
+    assert (request.target, request.headers[1]) == (b"/long/path", (b"Content-Length", b"5"))
     assert b"".join(request.chunks) == b"abcde" and request.is_complete
 
 
 def test_a_chunked_body_without_its_extensions_and_trailers() -> None:
     request = only(post(b"Transfer-Encoding: chunked\r\n", b"3;x=y\r\nabc\r\n2\r\nde\r\n0\r\nX-Trailer: t\r\n\r\n"))
     assert b"".join(request.chunks) == b"abcde" and request.is_complete and request.length is None
-    assert all(name != b"x-trailer" for name, _ in request.headers)
+    assert all(name != b"X-Trailer" for name, _ in request.headers)
 
 
 def test_a_target_in_absolute_form_says_which_host() -> None:
     request = only(b"GET HTTP://B.example?q HTTP/1.1\r\nHost: a.example\r\n\r\n")
     assert (request.host, request.target, request.header(b"host")) == (b"b.example", b"/?q", b"B.example")
+
+
+def test_fields_that_a_cache_looks_at_are_seen() -> None:
+    assert only(b"GET / HTTP/1.1\r\nHost: a\r\nUser-Agent: x\r\nCookie: y\r\n\r\n").is_plain
+    for fields in (
+        b"Range: bytes=0-1",
+        b"If-None-Match: x",
+        b"cache-control: no-cache",
+        b"Authorization: y",
+        b"X-Y: z",
+    ):
+        assert not only(b"GET / HTTP/1.1\r\nHost: a\r\n" + fields + b"\r\n\r\n").is_plain
+    assert not only(b"HEAD / HTTP/1.1\r\nHost: a\r\n\r\n").is_plain
 
 
 def test_http_1_0_needs_no_host_and_closes() -> None:

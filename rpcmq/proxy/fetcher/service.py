@@ -1,0 +1,206 @@
+"""The service that front ends call."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Iterator, Sequence
+from time import monotonic
+from typing import Any
+
+import gevent
+
+from rpcmq import Client, Service
+from rpcmq.client.limited_log import RateLimitedLog
+from rpcmq.errors import RpcError
+from rpcmq.proxy.fetcher.fetch import Fetched, FetchFailed, fetch
+from rpcmq.proxy.fetcher.health import HealthChecks
+from rpcmq.proxy.fetcher.origins import Origins
+from rpcmq.proxy.fetcher.sharing import SharedFetches
+from rpcmq.proxy.http.errors import TruncatedBody
+from rpcmq.proxy.settings import ProxySettings
+
+__all__ = ["ALIVE_SECONDS", "Fetcher"]
+
+#: Seconds between two signs of life of a fetcher.
+ALIVE_SECONDS = 1.0
+
+#: Bytes of a body that come with its head; a longer one follows as a stream.
+_FIRST_BYTES = 256 * 1024
+#: Seconds that a head waits for more of a body that is long, or whose length is not known.
+_FIRST_SECONDS = 0.02
+#: Seconds after which the rest of a body that nobody has asked for is given up.
+_REST_SECONDS = 15.0
+
+
+class Fetcher:
+    """Asks origins for front ends, as a service of ``settings.fetch.topic``.
+
+    Args:
+        name: of this fetcher among all; letters, digits, ``-`` and ``_``.
+
+    Raises:
+        ConfigError: see :class:`Origins`.
+    """
+
+    def __init__(self, client: Client, settings: ProxySettings, name: str) -> None:
+        self._client = client
+        self._topic = settings.fetch.topic
+        self._seconds = settings.fetch.seconds
+        self._name = name
+        self._sites = {site.name: Origins(site) for site in settings.sites}
+        self._checks = [HealthChecks(origins) for origins in self._sites.values()]
+        self._shared = SharedFetches()
+        #: token -> the response whose body goes on, and the time until which it is kept.
+        self._rests: dict[str, tuple[Fetched, float]] = {}
+        self._requests = 0
+        self._log = RateLimitedLog(logging.getLogger("rpcmq.proxy"))
+        self._service = Service(
+            self._topic, _Endpoint(self), client=client, host=name, concurrency=settings.fetch.concurrency
+        )
+        self._keeper: Any = None
+
+    def start(self, timeout: float) -> None:
+        """Serve, once the router knows of it.
+
+        Args:
+            timeout: seconds that this may take.
+        """
+        self._service.start(timeout)
+        for check in self._checks:
+            check.start()
+        self._keeper = gevent.spawn(self._keep)
+
+    def stop(self, seconds: float) -> None:
+        """Take no more requests, and answer what runs, for so long."""
+        self._keeper.kill()
+        self._tell(is_alive=False)
+        self._service.stop(seconds)
+        for check in self._checks:
+            check.stop()
+        for fetched, _ in self._rests.values():
+            fetched.close()
+        self._rests.clear()
+        for origins in self._sites.values():
+            origins.close()
+
+    def fetch(
+        self, site: str, method: str, target: str, headers: Sequence[tuple[str, str]], body: Any, share: str
+    ) -> dict[str, Any]:
+        """Return the response of an origin as a mapping; see :class:`rpcmq.proxy.front.fetching.Fetching`."""
+        self._requests += 1
+        origins = self._sites.get(site)
+        if origins is None:
+            return {"failed": 502, "text": f"the fetcher {self._name} knows no site {site!r}"}
+        if share:
+            return self._shared.answer(
+                (site, share), method, target, headers, lambda: self._ask(origins, method, target, headers, body)
+            )
+        return self._ask(origins, method, target, headers, body)
+
+    def _ask(
+        self, origins: Origins, method: str, target: str, headers: Sequence[tuple[str, str]], body: Any
+    ) -> dict[str, Any]:
+        try:
+            fetched = fetch(origins, method, target, headers, body, monotonic() + self._seconds)
+        except FetchFailed as failed:
+            return {"failed": failed.status, "text": str(failed)}
+        parser = fetched.response.parser
+        try:
+            first = fetched.response.body_at_hand(_FIRST_BYTES, _FIRST_SECONDS)
+        except TruncatedBody as error:
+            fetched.origin.has_failed()
+            fetched.close()
+            return {"failed": 502, "text": f"the origin {fetched.origin.name} of {origins.site.name} failed: {error}"}
+        except BaseException:
+            fetched.close()
+            raise
+        answer: dict[str, Any] = {
+            "status": parser.status,
+            "reason": parser.reason,
+            "headers": parser.headers,
+            "body": first,
+            "rest": None,
+            "truncatable": parser.ends_with_connection,
+        }
+        if parser.is_complete and not parser.chunks:
+            fetched.close()
+        else:
+            token = secrets.token_hex(16)
+            self._rests[token] = (fetched, monotonic() + _REST_SECONDS)
+            answer["rest"] = [self._name, token]
+        return answer
+
+    def rest(self, token: str) -> Iterator[bytes]:
+        """Yield what follows the beginning of a body; an error within it is raised at its place."""
+        fetched, _ = self._rests.pop(token, (None, 0.0))
+        if fetched is None:
+            raise TimeoutError("the rest of the body was given up, because nobody had asked for it")
+        try:
+            yield from fetched.response.body()
+        except TruncatedBody as error:
+            fetched.origin.has_failed()
+            raise ConnectionError(str(error)) from None
+        finally:
+            fetched.close()
+
+    def statistics(self) -> dict[str, Any]:
+        """Counts since the start, and the state of each origin."""
+        now = monotonic()
+        return {
+            "name": self._name,
+            "requests": self._requests,
+            "shared": self._shared.shared,
+            "sites": {
+                name: {
+                    origin.name: {
+                        "up": origin.is_up(now),
+                        "requests": origin.requests,
+                        "failed": origin.failed,
+                        "in_flight": origin.in_flight,
+                    }
+                    for origin in origins.all
+                }
+                for name, origins in self._sites.items()
+            },
+        }
+
+    def _keep(self) -> None:
+        while True:
+            self._tell(is_alive=True)
+            now = monotonic()
+            for token, (fetched, until) in list(self._rests.items()):
+                if now > until:
+                    del self._rests[token]
+                    fetched.close()
+            for origins in self._sites.values():
+                for origin in origins.all:
+                    origin.close_old()
+            gevent.sleep(ALIVE_SECONDS)
+
+    def _tell(self, *, is_alive: bool) -> None:
+        try:
+            self._client.publish(None, f"{self._topic}.fetcher", {"name": self._name, "is_alive": is_alive})
+        except RpcError as error:
+            self._log.warning("alive", f"no sign of life could be sent: {error}")
+
+
+class _Endpoint:
+    """The methods that are served."""
+
+    def __init__(self, fetcher: Fetcher) -> None:
+        self._fetcher = fetcher
+
+    def fetch(
+        self, ctx: Any, site: str, method: str, target: str, headers: Any, body: Any = b"", share: str = ""
+    ) -> dict[str, Any]:
+        """See :meth:`Fetcher.fetch`."""
+        return self._fetcher.fetch(site, method, target, headers, body, share)
+
+    def rest(self, ctx: Any, token: str) -> Iterator[bytes]:
+        """See :meth:`Fetcher.rest`."""
+        return self._fetcher.rest(token)
+
+    def statistics(self, ctx: Any) -> dict[str, Any]:
+        """See :meth:`Fetcher.statistics`."""
+        return self._fetcher.statistics()

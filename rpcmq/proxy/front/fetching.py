@@ -1,0 +1,178 @@
+"""Requests from a front end to fetchers, through the routers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+from time import time
+from typing import Any
+
+from rpcmq import Address, Client
+from rpcmq.errors import CallTimeout, LinkLost, NoConsumer, Overloaded, PayloadError, RemoteError, RouterUnreachable
+from rpcmq.proxy.front.fetchers import KnownFetchers
+from rpcmq.proxy.http.errors import TruncatedBody
+from rpcmq.proxy.messages import Headers, ResponseHead
+from rpcmq.proxy.settings import FetchSettings
+
+__all__ = ["Fetching", "NoResponse", "OriginAnswer"]
+
+_SAFE = frozenset(("GET", "HEAD", "OPTIONS"))
+#: Seconds beyond those that a fetcher takes at most.
+_MARGIN = 5.0
+#: Longest wait for a fetcher where there is none (seconds).
+_START_SECONDS = 3.0
+#: Longest wait for a piece of a body (seconds). Origins that stall are given up by their fetcher before.
+_PIECE_SECONDS = 90.0
+
+
+class NoResponse(Exception):
+    """No origin has answered.
+
+    Attributes:
+        status: 502, or 504 where it took too long.
+    """
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+class OriginAnswer:
+    """A response of an origin.
+
+    Attributes:
+        head: its head.
+        first: the beginning of its body, or all of it.
+        is_whole: whether ``first`` is all.
+        may_store: False: nobody can tell whether the body is complete, because the connection's end ends it.
+        requested_at: time of the wall clock when it was sent to the origin, at the latest.
+        responded_at: time of the wall clock at which it came.
+    """
+
+    __slots__ = ("_client", "_rest", "first", "head", "is_whole", "may_store", "requested_at", "responded_at")
+
+    def __init__(self, client: Client, topic: str, answer: dict[str, Any], requested_at: float) -> None:
+        self.head = ResponseHead(answer["status"], Headers(map(tuple, answer["headers"])), answer["reason"])
+        self.first: bytes = answer["body"]
+        self.is_whole = answer["rest"] is None
+        self.may_store = not answer["truncatable"]
+        self.requested_at = requested_at - answer.get("lead", 0.0)
+        self.responded_at = time()
+        self._client = client
+        self._rest: Iterator[bytes] | None = None
+        if not self.is_whole:
+            server, token = answer["rest"]
+            self._rest = client.multicall(
+                None, Address(topic, server), {"method": "rest", "args": {"token": token}}, _PIECE_SECONDS
+            )
+
+    def body(self) -> Iterator[bytes]:
+        """Yield all of the body.
+
+        Raises:
+            TruncatedBody: the rest does not come.
+        """
+        if self.first:
+            yield self.first
+        if self._rest is None:
+            return
+        try:
+            with closing(self._rest) as rest:  # type: ignore[type-var]  # the iterator of a multicall has close()
+                yield from rest
+        except (CallTimeout, LinkLost, NoConsumer, Overloaded, RemoteError, RouterUnreachable) as error:
+            raise TruncatedBody(f"the fetcher is lost within the body: {error}") from None
+        except OSError as error:
+            raise TruncatedBody(str(error)) from None
+
+    def close(self) -> None:
+        """Take no more of the body."""
+        if self._rest is not None:
+            self._rest.close()  # type: ignore[attr-defined]  # as above
+
+
+class Fetching:
+    """Sends requests to fetchers.
+
+    A request that is safe goes to another fetcher where one is lost; each other one is sent once.
+    """
+
+    def __init__(self, client: Client, settings: FetchSettings, known: KnownFetchers) -> None:
+        self._client = client
+        self._settings = settings
+        self._known = known
+        #: Requests that were sent, and those that had no response.
+        self.sent = self.failed = 0
+
+    def ask(
+        self,
+        site: str,
+        method: str,
+        target: str,
+        fields: Sequence[tuple[str, str]],
+        body: bytes | Iterable[bytes],
+        share_key: str = "",
+        share_mark: str = "",
+    ) -> OriginAnswer:
+        """Return the response of an origin of ``site``.
+
+        Args:
+            fields: as they go to the origin.
+            body: in one piece, or as it comes; errors of the iterator are raised.
+            share_key: fetchers may answer requests of the same key with one response; empty: they may not.
+            share_mark: those of the same mark only.
+
+        Raises:
+            NoResponse: there is none.
+        """
+        self.sent += 1
+        args = {
+            "site": site,
+            "method": method,
+            "target": target,
+            "headers": fields,
+            "body": body,
+            "share": share_mark if share_key else "",
+        }
+        requested_at = time()
+        answer = self._call({"method": "fetch", "args": args}, method in _SAFE, share_key)
+        if "failed" in answer:
+            self.failed += 1
+            raise NoResponse(answer["failed"], answer["text"])
+        return OriginAnswer(self._client, self._settings.topic, answer, requested_at)
+
+    def _call(self, message: dict[str, Any], is_safe: bool, share_key: str) -> dict[str, Any]:
+        topic = self._settings.topic
+        server = self._known.choose(share_key) if share_key else ""
+        targets = [Address(topic, server)] if server else []
+        for target in (*targets, Address(topic), Address(topic)):
+            try:
+                return self._call_at(target, message, is_safe)
+            except NoConsumer as error:
+                problem = NoResponse(502, f"there is no fetcher: {error}")
+                self._known.note(target.server, is_alive=False)
+                # One that is being started, or started again, is there soon.
+                if not target.server and not self._known.wait(_START_SECONDS):
+                    break
+            except LinkLost as error:
+                problem = NoResponse(502, f"the fetcher was lost: {error}")
+                if not is_safe:
+                    break
+            except Overloaded as error:
+                problem = NoResponse(502, f"the fetchers have too much to do: {error}")
+            except CallTimeout:
+                problem = NoResponse(504, "no fetcher answered in time")
+                break
+            except RouterUnreachable as error:
+                problem = NoResponse(502, f"there is no router: {error}")
+                break
+            except (PayloadError, RemoteError) as error:
+                problem = NoResponse(502, f"the fetcher failed: {error}")
+                break
+        self.failed += 1
+        raise problem
+
+    def _call_at(self, target: Address, message: dict[str, Any], is_safe: bool) -> dict[str, Any]:
+        found: dict[str, Any] = self._client.call(
+            None, target, message, self._settings.seconds + _MARGIN, idempotent=is_safe, mandatory=True
+        )
+        return found

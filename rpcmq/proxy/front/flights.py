@@ -1,0 +1,101 @@
+"""Requests for the same key, of which one goes to the origin while the others wait."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import monotonic
+
+from gevent.event import Event
+
+from rpcmq.proxy.caching import StoredResponse
+
+__all__ = ["Flight", "Flights", "Landing"]
+
+_MAX_ALONE = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Landing:
+    """The end of a flight, for those that wait.
+
+    Attributes:
+        entry: the response that may be followed; None: there is none.
+        body: all of its body; None: it is in the store.
+        failed: 502 or 504, where the origin has not answered; 0: it has.
+    """
+
+    entry: StoredResponse | None = None
+    body: bytes | None = None
+    failed: int = 0
+
+
+class Flight:
+    """A request on its way to the origin."""
+
+    def __init__(self) -> None:
+        self._done = Event()
+        self._landing = Landing()
+        #: Requests that wait for it.
+        self.followers = 0
+
+    def land(self, landing: Landing) -> None:
+        """Let those that wait go on. Only the first time counts."""
+        if not self._done.is_set():
+            self._landing = landing
+            self._done.set()
+
+    def wait(self, seconds: float) -> Landing:
+        """Wait for its end; return an empty one if that takes longer than ``seconds``."""
+        self.followers += 1
+        try:
+            self._done.wait(seconds)
+        finally:
+            self.followers -= 1
+        return self._landing
+
+
+class Flights:
+    """All flights of a front end, by key."""
+
+    def __init__(self) -> None:
+        self._flights: dict[str, Flight] = {}
+        #: key -> time of the monotonic clock until which its requests do not wait for one another.
+        self._alone: dict[str, float] = {}
+        #: Requests that were answered with the response to another.
+        self.followed = 0
+
+    def join(self, key: str) -> Flight | None:
+        """Return the flight to wait for; None: there is none."""
+        return self._flights.get(key)
+
+    def lead(self, key: str) -> tuple[Flight, Callable[[], None]]:
+        """Begin a flight; return it, and a function to call in its end whatever happens."""
+        flight = self._flights[key] = Flight()
+
+        def end() -> None:
+            if self._flights.get(key) is flight:
+                del self._flights[key]
+            flight.land(Landing())
+
+        return flight, end
+
+    def detach(self) -> None:
+        """Have requests from now on wait for none of those that are under way."""
+        self._flights.clear()
+
+    def go_alone(self, key: str, seconds: float) -> None:
+        """Note that requests for ``key`` cannot share responses, for so long."""
+        if len(self._alone) >= _MAX_ALONE:
+            self._alone.clear()
+        self._alone[key] = monotonic() + seconds
+
+    def may_share(self, key: str) -> bool:
+        """Whether requests for ``key`` wait for one another."""
+        until = self._alone.get(key)
+        if until is None:
+            return True
+        if monotonic() < until:
+            return False
+        del self._alone[key]
+        return True
