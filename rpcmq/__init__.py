@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         Receipt,
         Reject,
         Request,
+        RequestStream,
         Retry,
         RetryLater,
         Service,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
         once,
         once_schema,
         put_in,
+        stream,
         with_options,
     )
     from rpcmq.payload import AllowList, Codec, ExceptionRegistry, Format, allow
@@ -55,6 +57,7 @@ __all__ = [
     "Receipt",
     "Reject",
     "Request",
+    "RequestStream",
     "Retry",
     "RetryLater",
     "Service",
@@ -73,6 +76,7 @@ __all__ = [
     "once_schema",
     "put_in",
     "rpc",
+    "stream",
     "threads",
     "with_options",
 ]
@@ -93,6 +97,7 @@ _HOME = {
     "Receipt": "rpcmq.client",
     "Reject": "rpcmq.client",
     "Request": "rpcmq.client",
+    "RequestStream": "rpcmq.client",
     "Retry": "rpcmq.client",
     "RetryLater": "rpcmq.client",
     "Service": "rpcmq.client",
@@ -108,6 +113,7 @@ _HOME = {
     "once": "rpcmq.client",
     "once_schema": "rpcmq.client",
     "put_in": "rpcmq.client",
+    "stream": "rpcmq.client",
     "with_options": "rpcmq.client",
 }
 

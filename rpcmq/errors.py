@@ -6,6 +6,7 @@
 * ``ProtocolError``: the peer sent something that the protocol does not allow.
 * ``CallError``: a call ended without a result. Each subclass is one of the closed set of ends
   (``Outcome``) and says *why*, as text and as ``details``.
+* ``RequestStreamError``: the stream of a request has ended early, in the method that reads it.
 * ``QueueError``: about an item of a work queue.
 * ``RemoteError``: the endpoint's method raised; ``NestedCallError``: because of a call that it made itself.
 """
@@ -21,6 +22,8 @@ __all__ = [
     "CallCancelled",
     "CallError",
     "CallTimeout",
+    "CallerFailed",
+    "CallerGone",
     "ConfigError",
     "Hop",
     "IdentityTaken",
@@ -40,6 +43,7 @@ __all__ = [
     "PutUnknown",
     "QueueError",
     "RemoteError",
+    "RequestStreamError",
     "RouterUnreachable",
     "RpcError",
     "UnknownMethod",
@@ -167,6 +171,18 @@ class CallCancelled(CallError):
     """The call was cancelled by its caller."""
 
     outcome = Outcome.CANCELLED
+
+
+class RequestStreamError(RpcError):
+    """The stream that comes with a request has ended early: what has come of it is not all."""
+
+
+class CallerGone(RequestStreamError):
+    """The caller has given up, has timed out, or is lost: nobody waits for the result."""
+
+
+class CallerFailed(RequestStreamError):
+    """The iterable or file that the caller sends has raised an exception; ``__cause__`` is that, as far as it came."""
 
 
 class QueueError(RpcError):

@@ -18,7 +18,7 @@ from rpcmq.core.process import direct_links as peers
 from rpcmq.core.process import recent_messages, tickets
 from rpcmq.core.process.uplink import Uplink
 from rpcmq.core.process.uplink_states import TRANSITIONS, UplinkState
-from rpcmq.core.router import view_rows
+from rpcmq.core.router import request_credit, view_rows
 from rpcmq.core.router.actions import Answer
 from rpcmq.core.router.roundrobin import departures
 from rpcmq.core.router.router import Router
@@ -117,7 +117,7 @@ def test_the_document_has_the_examples_that_an_implementer_needs() -> None:
     assert len(EXAMPLES) >= 9
     kinds = {Kind(header_of(fields)["kind"]) for example in EXAMPLES.values() for fields in example.messages}
     wanted = {Kind.HELLO, Kind.WELCOME, Kind.REGISTER, Kind.REQUEST, Kind.REPLY, Kind.CAST, Kind.SETTLE, Kind.ACK}
-    wanted |= {Kind.OCCUPIED, Kind.GIVE_BACK}
+    wanted |= {Kind.OCCUPIED, Kind.GIVE_BACK, Kind.REQUEST_GRANT, Kind.REQUEST_ITEM, Kind.REQUEST_END}
     assert wanted <= kinds
     assert any(len(example.messages) == 2 for example in EXAMPLES.values())
     assert any(len(example.frames) == 2 for example in EXAMPLES.values())
@@ -328,6 +328,8 @@ def test_limits_without_a_setting_are_those_of_the_code() -> None:
     acked = f"{link.ACK_MESSAGES} messages, {link.ACK_BYTES // 1024} KiB"
     assert stated["received and not acknowledged"] == acked
     assert stated["items of a stream before a GRANT"] == str(caller.STREAM_WINDOW)
+    assert stated["items of a request's stream granted and not sent"] == str(request_credit.MAX_STREAM_ITEMS)
+    assert stated["bytes of them"] == f"{request_credit.MAX_STREAM_BYTES >> 20} MiB"
     assert stated["a topic or pattern of PubSub"] == f"{MAX_TOPIC_BYTES} bytes, {MAX_TOPIC_WORDS} words"
     assert stated["name of the class in a FAULT"] == f"{MAX_ERROR_BYTES} bytes"
     assert stated["consumers that are lost with one idempotent message"] == str(departures.MAX_ATTEMPTS)

@@ -13,11 +13,13 @@ from typing import Any
 
 from rpcmq.aio.bridge import Bridge, RaisedStopIteration, ThreadPool
 from rpcmq.aio.loop_port import LoopPort
+from rpcmq.aio.request_stream import LoopRequestStream, TaskChanges
 from rpcmq.aio.turns import TurnShare
 from rpcmq.client.consumer import PLAIN_VALUES, Consumer
 from rpcmq.client.interrupts import is_interrupt
 from rpcmq.client.methods import is_async
 from rpcmq.client.request import set_current_request
+from rpcmq.client.request_stream import stream_of
 from rpcmq.client.router_links import ServingLink
 from rpcmq.client.served_methods import ServedMethods
 from rpcmq.client.task_answers import accepted_by
@@ -32,8 +34,6 @@ log = logging.getLogger("rpcmq.service")
 
 _REPLY, _ITEM, _ALIVE = int(Kind.REPLY), int(Kind.ITEM), int(Kind.ALIVE)
 _END: Any = object()
-#: Longest wait for the caller of a stream before it is looked whether it is lost (seconds).
-_LOOK_AGAIN = 1.0
 
 
 class LoopConsumer(Consumer):
@@ -208,20 +208,32 @@ class LoopConsumer(Consumer):
 
     async def _granted(self, task: Task) -> int:
         """Wait until the caller of a stream takes more items; return how many, 0 if it does not want any more."""
-        changed = asyncio.Event()
-        assert self._port is not None
-        task.on_change = partial(self._port.post, changed.set)
+        changes = self._changes_of(task)
         while True:
-            changed.clear()
-            # After all items that were handed over to be sent.
-            credit = await self._bridge.run(lambda: task.grants)
-            if credit > 0 or not task.is_wanted:
-                return credit
+            change = changes.expect()
             try:
-                async with asyncio.timeout(_LOOK_AGAIN):
-                    await changed.wait()
-            except TimeoutError:
-                pass  # a task is lost without notice when the router has restarted
+                # After all items that were handed over to be sent.
+                credit = await self._bridge.run(lambda: task.grants)
+                if credit > 0 or not task.is_wanted:
+                    return credit
+                await changes.wait(change)
+            finally:
+                changes.forget(change)
+
+    def _changes_of(self, task: Task) -> TaskChanges:
+        """The changes of ``task``, as they are told in the event loop."""
+        if isinstance(task.on_change, TaskChanges):
+            return task.on_change
+        assert self._port is not None
+        former = self.answers.changed(task).set
+        task.on_change = changes = TaskChanges(self._port.post, former)
+        return changes
+
+    def _add_stream(self, task: Task, body: dict[str, Any]) -> None:
+        stream = stream_of(self._link, self.answers, task, body, LoopRequestStream)
+        if isinstance(stream, LoopRequestStream):
+            stream.bridge, stream.changes = self._bridge, self._changes_of(task)
+            body["args"][stream.name] = stream
 
     async def _send(self, task: Task, item: Any) -> None:
         if self._bridge.posts:

@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from rpcmq.client.queue.receipt import Receipt
     from rpcmq.client.queue.worker import Worker
     from rpcmq.client.request import Request, current_request
+    from rpcmq.client.request_stream import RequestStream
     from rpcmq.client.retry import Retry
     from rpcmq.client.service import Service
+    from rpcmq.client.stream_argument import stream
     from rpcmq.client.stubs import as_cast, as_fanout, with_options
 
 __all__ = [
@@ -33,6 +35,7 @@ __all__ = [
     "Receipt",
     "Reject",
     "Request",
+    "RequestStream",
     "Retry",
     "RetryLater",
     "Service",
@@ -48,6 +51,7 @@ __all__ = [
     "once",
     "once_schema",
     "put_in",
+    "stream",
     "with_options",
 ]
 
@@ -62,6 +66,7 @@ _HOME = {
     "Receipt": "queue.receipt",
     "Reject": "queue.items",
     "Request": "request",
+    "RequestStream": "request_stream",
     "Retry": "retry",
     "RetryLater": "queue.items",
     "Service": "service",
@@ -77,6 +82,7 @@ _HOME = {
     "once": "queue.once",
     "once_schema": "queue.once",
     "put_in": "queue.put_in",
+    "stream": "stream_argument",
     "with_options": "stubs",
 }
 

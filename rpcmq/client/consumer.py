@@ -14,12 +14,13 @@ from rpcmq.client.later import Kept, Later
 from rpcmq.client.methods import ASYNC
 from rpcmq.client.process import Process
 from rpcmq.client.request import set_current_request
+from rpcmq.client.request_stream import body_of, stream_of
 from rpcmq.client.router_links import ServingLink
 from rpcmq.client.stream_answers import StreamAnswers, streams
 from rpcmq.client.task_answers import TaskAnswers, is_done
 from rpcmq.core.process.call import Call
 from rpcmq.core.process.task import Registration, Task
-from rpcmq.errors import Outcome, PayloadRefused, UsageError
+from rpcmq.errors import Outcome, UsageError
 from rpcmq.payload import Format
 from rpcmq.payload.remote_exception import mark_not_run
 from rpcmq.transport.home import Home, at_home
@@ -331,19 +332,16 @@ class Consumer:
             self._idle.set()
 
     def _body(self, task: Task) -> dict[str, Any]:
-        """The decoded payload.
-
-        Raises:
-            PayloadRefused: it is not decoded, or no mapping; the caller learns that nothing was run.
-        """
-        try:
-            body = self._link.process.payloads.request(task)
-            if type(body) is not dict:
-                raise PayloadRefused(f"the payload must be a mapping with context and args, not {type(body).__name__}")
-        except PayloadRefused as error:
-            mark_not_run(error)
-            raise
+        body = body_of(self._link, task)
+        if self._link.process.tasks.streams.open:
+            self._add_stream(task, body)
         return body
+
+    def _add_stream(self, task: Task, body: dict[str, Any]) -> None:
+        """Put the stream that the caller may send among the arguments in ``body``."""
+        stream = stream_of(self._link, self.answers, task, body)
+        if stream is not None:
+            body["args"][stream.name] = stream
 
     def _call(self, function: Callable[..., Any], *args: Any) -> Any:
         """Call the application's ``function`` where blocking is allowed."""
@@ -367,7 +365,7 @@ class Consumer:
             self._link.process.tasks.settle(monotonic(), task, Outcome.OK)
 
     def _check_asked_for_items(self, task: Task) -> None:
-        if task.is_call and not streams(task):
+        if task.is_call and (not streams(task) or self._link.process.tasks.streams.wants_whole(task)):
             raise UsageError(
                 f"{task.method!r} on {str(self.address)!r} gives its result item by item: ask for it with "
                 "multicall (rpcmq call --multi); no item was made"

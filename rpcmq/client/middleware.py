@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Literal
 from rpcmq.client.options import CallOptions, Defaults
 from rpcmq.client.request import current_request
 from rpcmq.client.retry import Retry, RetryBudget, guarded
+from rpcmq.client.stream_argument import stream_in
 from rpcmq.errors import UsageError
 from rpcmq.payload.bounded_text import short_repr
 from rpcmq.wire import Address
@@ -98,8 +99,8 @@ class _Retries(Middleware):
         self._pause = pause
 
     def __call__(self, request: OutgoingRequest, send: Send) -> Any:
-        if request.verb != "call" or not request.options.retry:
-            return send(request)
+        if request.verb != "call" or not request.options.retry or stream_in(request.message) is not None:
+            return send(request)  # a stream can be read once
         on_progress = None if request.on_progress is None else guarded(request.on_progress)
         deadline = monotonic() + (request.options.timeout or 0.0)
 

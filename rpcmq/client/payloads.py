@@ -9,6 +9,7 @@ from collections import Counter
 from typing import Any
 
 from rpcmq.core.process.call import Call
+from rpcmq.core.process.sent_streams import StreamingCall
 from rpcmq.core.process.task import Task
 from rpcmq.errors import PayloadRefused, RemoteError
 from rpcmq.payload import ALL, Codec
@@ -96,6 +97,28 @@ class Payloads:
         """
         return self._decode(self.codec, format, payload)
 
+    def sent_item(self, task: Task, message: bytes) -> Any:
+        """The value of a REQUEST_ITEM, of the stream of ``task``. Bytes are sent as they are, in no format.
+
+        Raises:
+            PayloadRefused: as above.
+        """
+        payload = payload_of(message)
+        if is_signed(message):
+            payload = self._without_signature(payload)
+        return self._decode(self.codec, message[FORMAT_AT], payload) if message[FORMAT_AT] else bytes(payload)
+
+    def sent_end(self, task: Task, message: bytes) -> BaseException | None:
+        """The exception of the caller's iterable in a REQUEST_END; None: it has come to its end.
+
+        Raises:
+            PayloadRefused: as above.
+        """
+        payload = payload_of(message)
+        if is_signed(message):
+            payload = self._without_signature(payload)
+        return self._decode_failure(self.codec, message[FORMAT_AT], payload) if message[FORMAT_AT] else None
+
     def own(self, message: bytes) -> Any:
         """The value of a message that this process has sent itself."""
         payload = payload_of(message)
@@ -137,6 +160,10 @@ class Payloads:
     ) -> tuple[int, bytes]:  # fmt: skip
         """Flags and payload of a request, cast or event."""
         return flags, payload
+
+    def sign_item(self, call: StreamingCall, kind: int, format: int, payload: bytes) -> tuple[int, bytes]:
+        """Flags and payload of an item, or of the end, of the stream of a request."""
+        return 0, payload
 
     def sign_answer(self, task: Task, kind: int, format: int, payload: bytes) -> tuple[int, bytes]:
         """Flags and payload of an answer to a request that was signed."""

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from time import monotonic
+from typing import TypeVar
 
 from rpcmq.client.cast_window import CastWindow
 from rpcmq.client.hello import default_identity, hello_of
@@ -18,18 +19,22 @@ from rpcmq.config import ClientConfig
 from rpcmq.core.process.call import Call
 from rpcmq.core.process.calls import Calls
 from rpcmq.core.process.casts import Casts
+from rpcmq.core.process.sent_streams import StreamingCall
 from rpcmq.core.process.task import Registration
 from rpcmq.core.process.task_table import TaskTable
 from rpcmq.core.process.uplink import Uplink
 from rpcmq.core.process.welcome import Welcome
 from rpcmq.errors import AccessDenied, CallError, CallTimeout, LinkLost, PayloadError, RpcError, UsageError
 from rpcmq.payload import Codec
+from rpcmq.payload.format import REQUEST_STREAMS
 from rpcmq.transport.connection import Connection
 from rpcmq.transport.key_files import KeyFile, curve_for, read_key_file
 from rpcmq.transport.shell import ClientShell, Handle
 from rpcmq.wire import NO_TTL, Flag, Kind, address_of, method_block_of, pack, parse, with_payload
 
 __all__ = ["Process", "keys_for"]
+
+T = TypeVar("T")
 
 log = logging.getLogger("rpcmq.client")
 
@@ -82,7 +87,8 @@ class Process:
         self.keys = keys_for(config)
         self.identity = config.identity or default_identity(self.keys.name if self.keys is not None else "")
         self.payloads, self._audit = payload_checker_for(config, codec, self.identity, shell, payloads)
-        hello = replace(hello_of(self.identity, "roundrobin", codec.accepted, role), keeps=True, wants_drops=True)
+        hello = hello_of(self.identity, "roundrobin", codec.accepted, role)
+        hello = replace(hello, keeps=True, wants_drops=True, accepts=(*hello.accepts, REQUEST_STREAMS))
         self.uplink = Uplink(hello, self._welcomed, self._refused)
         self.casts = Casts(self.uplink, self._cast_refused, config.cast_kept, config.cast_kept_bytes)
         self.calls = Calls(self.uplink, self.casts)
@@ -90,17 +96,9 @@ class Process:
         self.casts.losses.on_loss = partial(log.warning, "%s")
         self.tasks = TaskTable(self.uplink, self.calls, self._not_registered, config.answers_kept_bytes)
         self.connection = Connection(
-            config.router,
-            self.uplink,
-            (self.calls,),
-            self._after_receive,
-            self._before_flush,
-            shell,
-            config.reconnect_max_seconds,
-            config.connect_timeout,
-            curve_for(self.keys),
-            config.linger_seconds,
-        )
+            config.router, self.uplink, (self.calls,), self._after_receive, self._before_flush, shell,
+            config.reconnect_max_seconds, config.connect_timeout, curve_for(self.keys), config.linger_seconds,
+        )  # fmt: skip
         self.connection.call_when_denied(self._denied)
         self.direct = DirectLinks(self)
         self._closing = False
@@ -165,6 +163,10 @@ class Process:
                 if len(outbox) >= _FLUSH_MESSAGES or monotonic() > flush_at:
                     self.connection.flush()
                     flush_at = monotonic() + _FLUSH_AFTER
+        if self.calls.streams.open:
+            for call in calls:
+                if isinstance(call, StreamingCall):
+                    call.changed()
 
     def start_tasks(self) -> None:
         """Start the handlers of delivered tasks, and notify running ones of changes."""
@@ -311,19 +313,16 @@ class Process:
         """
         life = {} if ttl is None else {"ttl": ttl}
         message = pack(
-            _CAST,
-            payload,
-            flags=flags,
-            format=form,
-            key=self.uplink.next_key(),
-            address=address,
-            method=method,
-            trace=trace,
-            **life,
-        )
+            _CAST, payload, flags=flags, format=form, key=self.uplink.next_key(), address=address, method=method,
+            trace=trace, **life,
+        )  # fmt: skip
         self.casts.send(message, address)
         self.connection.send_soon()
         return True
+
+    def run_inside(self, function: Callable[[], T]) -> T:
+        """Call ``function`` where the engines may be used."""
+        return function()
 
     def start_soon(self) -> None:
         """Start waiting direct calls at the end of this turn of the loop."""

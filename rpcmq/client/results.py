@@ -6,6 +6,7 @@ from typing import Any
 
 from rpcmq.client.payloads import Payloads
 from rpcmq.core.process.call import Call
+from rpcmq.core.process.sent_streams import StreamingCall
 from rpcmq.errors import PayloadRefused, RemoteError
 from rpcmq.payload.remote_exception import add_hop
 from rpcmq.wire import KIND_AT, Kind, method_of
@@ -60,8 +61,11 @@ def result_of(payloads: Payloads, call: Call) -> Any:
         CallError: it ended without an answer.
         RemoteError: the method raised; a registered exception class is raised as itself.
         NestedCallError: the method raised the CallError of a call that it made.
+        BaseException: what the iterable has raised that its caller sends as a stream.
     """
     if call.error is not None:
+        if isinstance(call, StreamingCall) and call.raised is not None:
+            raise call.raised
         if call.message:  # it was started
             add_hop(call.error, call.address, method_of(call.message))
         raise call.error

@@ -12,9 +12,11 @@ from rpcmq.client.arguments import check_seconds, request_body, trace_context
 from rpcmq.client.process import Process
 from rpcmq.client.request import current_request, handling
 from rpcmq.client.results import progress_of, result_of
+from rpcmq.client.stream_argument import refuse_stream, stream_in
+from rpcmq.client.streaming_calls import StreamingCalls
 from rpcmq.core.process.call import Call
 from rpcmq.core.process.direct_links import DirectLink
-from rpcmq.errors import CallTimeout, Outcome, UsageError
+from rpcmq.errors import CallTimeout, Outcome, PayloadError, UsageError
 from rpcmq.payload import Format
 from rpcmq.payload.bounded_text import short_repr
 from rpcmq.transport.home import Housed
@@ -43,13 +45,13 @@ class Sender:
         process: the engines and their connection.
     """
 
-    __slots__ = ("_accepted", "_addresses", "_config", "process")
+    __slots__ = ("_accepted", "_addresses", "_config", "_streaming", "process")
 
     def __init__(self, process: Process) -> None:
-        self.process = process
-        self._config = process.config
+        self.process, self._config = process, process.config
         self._accepted = process.codec.accepted
         self._addresses: dict[Target, tuple[bytes, str]] = {}
+        self._streaming = StreamingCalls(self)
 
     # --- verbs -------------------------------------------------------------------------------
 
@@ -62,7 +64,14 @@ class Sender:
         progress = None if on_progress is None else self._progress(on_progress)
         seconds = self.seconds(timeout)
         deadline = monotonic() + seconds
-        call = self.start(_REQUEST, ctx, topic, msg, seconds, flags, sign_of_life, traceparent)
+        found = None
+        try:
+            call = self.start(_REQUEST, ctx, topic, msg, seconds, flags, sign_of_life, traceparent)
+        except PayloadError:
+            if (found := stream_in(msg)) is None:
+                raise
+        if found is not None:
+            return self._streaming.call(found, ctx, topic, msg, timeout, flags, sign_of_life, on_progress, traceparent)
         try:
             process.wait(call, False, progress)
             if call.error is not None and self.learn_format(call):
@@ -83,7 +92,12 @@ class Sender:
         if sign_of_life is not None:
             raise UsageError(ONLY_ROUTED)
         deadline = monotonic() + self.seconds(timeout)
-        ended = self._ended_directly(ctx, topic, msg, deadline, on_progress)
+        ended = None
+        try:
+            ended = self._ended_directly(ctx, topic, msg, deadline, on_progress)
+        except PayloadError:
+            if stream_in(msg) is None:
+                raise  # else the router is used, which keeps the credit of streams
         if ended is not None:
             return result_of(self.process.payloads, ended)
         left = max(0.001, deadline - monotonic())
@@ -97,7 +111,14 @@ class Sender:
         def start() -> Call:
             return self.start(_REQUEST, ctx, topic, msg, self.seconds(timeout), flags | _STREAM)
 
-        call = start()
+        found = None
+        try:
+            call = start()
+        except PayloadError:
+            if (found := stream_in(msg)) is None:
+                raise
+        if found is not None:
+            return self._streaming.multicall(client, found, ctx, topic, msg, timeout, flags)
         try:
             return Stream(client, self.process, call, lambda refused: start() if self.learn_format(refused) else None)
         except BaseException:
@@ -198,17 +219,14 @@ class Sender:
     # --- parts -------------------------------------------------------------------------------
 
     def start(
-        self,
-        kind: int,
-        ctx: Any,
-        topic: Target,
-        msg: Mapping[str, Any],
-        seconds: float | None,
-        flags: int,
-        sign_of_life: float | None = None,
-        traceparent: str | None = None,
-    ) -> Call:
-        """Send a message that is waited for, for so many ``seconds``; None: a cast, which does not age on its way."""
+        self, kind: int, ctx: Any, topic: Target, msg: Mapping[str, Any], seconds: float | None, flags: int,
+        sign_of_life: float | None = None, traceparent: str | None = None, new_call: type[Call] = Call,
+        added_format: int = 0,
+    ) -> Call:  # fmt: skip
+        """Send a message that is waited for, for so many ``seconds``; None: a cast, which does not age on its way.
+
+        ``new_call`` and ``added_format`` are those of a request with a stream.
+        """
         process = self.process
         process.check_usable()
         try:
@@ -227,14 +245,22 @@ class Sender:
             body["keepalive"] = sign_of_life / 3
         if self._accepted & _DILL:
             flags |= _ACCEPTS_DILL
+            if not added_format and stream_in(msg) is not None:
+                refuse_stream(msg, "cast", kind == _CAST)
+                raise PayloadError("an argument is a stream")  # which dill could encode
         is_nested = handling() is not None
         if is_nested:
             flags |= _NESTED
         known = process.accepted_formats.get(address, self._accepted)
         if process.payloads.limits:
             known &= process.payloads.formats(address)
-        form, payload = process.encode(body, known)
-        call = Call(name, flags, seconds)
+        try:
+            form, payload = process.encode(body, known)
+        except PayloadError:
+            refuse_stream(msg, "cast", kind == _CAST)
+            raise
+        form += added_format
+        call = new_call(name, flags, seconds)
         call.silence = sign_of_life
         if process.payloads.signs:
             call.flags, payload = process.payloads.sign_request(
@@ -258,14 +284,29 @@ class Sender:
         known = process.accepted_formats.get(address, self._accepted)
         if process.payloads.limits:
             known &= process.payloads.formats(address)
-        form, payload = process.encode(body, known)
+        if self._accepted & _DILL:
+            refuse_stream(msg, "cast")  # which dill could encode
+        try:
+            form, payload = process.encode(body, known)
+        except PayloadError:
+            refuse_stream(msg, "cast")
+            raise
         if process.payloads.signs:
             flags, payload = process.payloads.sign_request(Kind.CAST, None, flags, form, payload, address, method, ttl)
         trace = trace_context(traceparent) if traceparent is not None or handling() is not None else b""
         return payload, flags, form, address, method, trace, None if ttl is None else max(1, int(ttl * 1000))
 
-    def learn_format(self, call: Call) -> bool:
-        """Whether to retry the call in another format, because it was refused for its format only."""
+    def check_router(self, seconds: float) -> None:
+        """Wait for so many ``seconds`` for a router, and raise UsageError if it takes no requests with streams."""
+        process = self.process
+        if not process.uplink.origin:
+            self._ready(seconds)
+        if not process.calls.streams.is_known:
+            where = process.connection.url
+            raise UsageError(f"the router at {where} is too old for a request with a stream; send the value whole")
+
+    def learn_format(self, call: Call, added: int = 0) -> bool:
+        """Whether to retry the call in another format: it was refused for its format, to which ``added`` was added."""
         error = call.error
         if error is None or error.details.get("outcome") != Outcome.PROTOCOL:
             return False
@@ -275,7 +316,7 @@ class Sender:
         known = self.process.accepted_formats
         if len(known) >= _MOST_TOPICS:
             known.clear()
-        known[address_of(call.message)] = accepts & self._accepted
+        known[address_of(call.message)] = accepts >> added & self._accepted
         return True
 
     def seconds(self, timeout: float | None) -> float:
@@ -315,13 +356,9 @@ class Sender:
         return lambda call, message: on_progress(progress_of(payloads, call, message))
 
     def _ended_directly(
-        self,
-        ctx: Any,
-        topic: Target,
-        msg: Mapping[str, Any],
-        deadline: float,
+        self, ctx: Any, topic: Target, msg: Mapping[str, Any], deadline: float,
         on_progress: Callable[[Any], object] | None,
-    ) -> Call | None:
+    ) -> Call | None:  # fmt: skip
         """A call on a direct link; None if there can be none, and the router is to be used."""
         process = self.process
         process.check_usable()

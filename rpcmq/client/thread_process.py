@@ -111,6 +111,10 @@ class ThreadProcess(Process):
             if self._is_gone:
                 self._do_posted_after_close()
 
+    def run_inside(self, function: Callable[[], T]) -> T:
+        """See :meth:`Process.run_inside`; it may wait, and a handler of a signal may raise in it where it does."""
+        return self.thread_shell.inside(function)
+
     @property
     def posts_confirmed(self) -> bool:  # type: ignore[override]
         """See :class:`Process`: where the window is nearly full, they are counted in it with the lock."""

@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 
 from rpcmq.client.payloads import Payloads, is_signed
 from rpcmq.core.process.call import Call
+from rpcmq.core.process.sent_streams import StreamingCall
 from rpcmq.core.process.task import Registration, Task
 from rpcmq.payload import Codec, Format
 from rpcmq.payload.audit import Audit
@@ -34,13 +35,14 @@ _JSON = Format.JSON.bit
 
 
 class _Answers:
-    """Progress of the answer to a signed request. Both ends count."""
+    """Progress of the answer to a signed request, and of its stream. Both ends count."""
 
-    __slots__ = ("items", "tag")
+    __slots__ = ("items", "sent", "tag")
 
     def __init__(self, tag: bytes) -> None:
         self.tag = tag
-        self.items = 0
+        #: Items and ends, of the answer and of the request.
+        self.items = self.sent = 0
 
 
 class TrustedPayloads(Payloads):
@@ -131,6 +133,38 @@ class TrustedPayloads(Payloads):
         """Like :meth:`Payloads.item`. No signature of its producer is on it."""
         return self._decoded((address.exchange, address.topic), None, format, payload)
 
+    def sent_item(self, task: Task, message: bytes) -> Any:
+        """Like :meth:`Payloads.sent_item`. It is signed if, and only if, the request is."""
+        where, opened = self._open_sent(task, message)
+        form = message[FORMAT_AT]
+        payload = self._unsigned(message) if opened is None else opened.payload
+        return self._decoded(where, opened, form, payload) if form else bytes(payload)
+
+    def sent_end(self, task: Task, message: bytes) -> BaseException | None:
+        """Like :meth:`Payloads.sent_end`."""
+        _, opened = self._open_sent(task, message)
+        payload = self._unsigned(message) if opened is None else opened.payload
+        return self._decode_failure(self.codec, message[FORMAT_AT], payload) if message[FORMAT_AT] else None
+
+    def _open_sent(self, task: Task, message: bytes) -> tuple[tuple[str, str], VerifiedPayload | None]:
+        where = task.registration.address.exchange, task.registration.address.topic
+        answers: _Answers | None = task.seal
+        if answers is None or self._sealer is None:
+            return where, None
+        answers.sent += 1
+        if not is_signed(message):
+            self._refuse(where, NotTrusted("it is not signed, and its request was", "not signed"))
+        kind, form = message[KIND_AT], message[FORMAT_AT]
+        try:
+            opened = self._sealer.open(payload_of(message), (kind,), form, bound=answers.tag, number=answers.sent)
+        except NotTrusted as error:
+            self._refuse(where, error)
+        return where, opened
+
+    def _unsigned(self, message: bytes) -> bytes | memoryview:
+        payload = payload_of(message)
+        return self._without_signature(payload) if is_signed(message) else payload
+
     # --- what goes ---------------------------------------------------------------------------
 
     def formats(self, address: bytes) -> int:
@@ -149,6 +183,14 @@ class TrustedPayloads(Payloads):
         if call is not None:
             call.seal = _Answers(tag)
         return flags | Flag.SEALED, payload
+
+    def sign_item(self, call: StreamingCall, kind: int, format: int, payload: bytes) -> tuple[int, bytes]:
+        """Like :meth:`Payloads.sign_item`."""
+        answers: _Answers | None = call.seal
+        if answers is None or self._sealer is None:
+            return 0, payload
+        answers.sent += 1
+        return Flag.SEALED, self._sealer.seal(kind, format, payload, bound=answers.tag, number=answers.sent)[0]
 
     def sign_answer(self, task: Task, kind: int, format: int, payload: bytes) -> tuple[int, bytes]:
         """Like :meth:`Payloads.sign_answer`."""

@@ -2,17 +2,36 @@
 
 The number of a format travels in the envelope of each message; the mask of the formats that a
 process can decode travels in its HELLO. Bit ``1 << number`` stands for a format; bit 0 is never
-set. This module imports nothing that decodes, so the router may use it.
+set. A request with a stream has the number of its format plus :data:`STREAMED`, and so is given to
+no process that does not know such requests. This module imports nothing that decodes, so the router may use it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import IntEnum
+from typing import Final
 
 from rpcmq.errors import UsageError
 
-__all__ = ["ALL", "Format", "accept_mask", "accept_mask_with_json", "accept_names", "format_name", "known_mask"]
+__all__ = [
+    "ALL",
+    "REQUEST_STREAMS",
+    "STREAMED",
+    "Format",
+    "accept_mask",
+    "accept_mask_with_json",
+    "accept_names",
+    "format_name",
+    "has_stream",
+    "known_mask",
+    "with_streams",
+]
+
+#: Added to the format of a request whose caller sends a stream with it.
+STREAMED: Final = 3
+#: The name by which HELLO tells, among the formats, that a process takes requests with a stream.
+REQUEST_STREAMS: Final = "request-streams"
 
 
 class Format(IntEnum):
@@ -89,9 +108,22 @@ def accept_names(mask: int) -> tuple[str, ...]:
 def known_mask(names: object) -> int:
     """The mask of the formats that a peer names, of whatever it has sent: all else is left out. Everybody has JSON."""
     known = {entry for entry in names if isinstance(entry, str)} if isinstance(names, list) else ()
-    return Format.JSON.bit | sum(member.bit for member in Format if member.label in known and member is not Format.JSON)
+    mask = Format.JSON.bit | sum(member.bit for member in Format if member.label in known and member is not Format.JSON)
+    return with_streams(mask) if REQUEST_STREAMS in known else mask
+
+
+def with_streams(mask: int) -> int:
+    """``mask``, and the same formats of requests with a stream."""
+    return mask | mask << STREAMED
+
+
+def has_stream(format: int) -> bool:
+    """Whether a request of this format is one with a stream."""
+    return STREAMED < format <= 2 * STREAMED
 
 
 def format_name(number: int) -> str:
     """The name of a format, for output; of one that is not known here, ``format 7``."""
+    if has_stream(number):
+        return f"{format_name(number - STREAMED)} with a stream"
     return next((member.label for member in Format if member == number), f"format {number}")

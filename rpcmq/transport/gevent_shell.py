@@ -128,9 +128,9 @@ class GeventShell(ClientShell):
         """See :meth:`ClientShell.lock`."""
         return cast("AbstractContextManager[Any]", BoundedSemaphore())
 
-    def spawn(self, function: Callable[..., object], *args: object) -> None:
+    def spawn(self, function: Callable[..., object], *args: object) -> Callable[[], object] | None:
         """See :meth:`ClientShell.spawn`."""
-        gevent.spawn(function, *args)
+        return partial(gevent.spawn(function, *args).kill, block=False)
 
     def workers(self, handle: Callable[[T], None], most: int) -> Workers[T]:
         """See :meth:`ClientShell.workers`."""

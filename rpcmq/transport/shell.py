@@ -157,8 +157,12 @@ class ClientShell(Shell, Protocol):
     def lock(self) -> AbstractContextManager[Any]:
         """Return a lock that is held across waits."""
 
-    def spawn(self, function: Callable[..., object], *args: object) -> None:
-        """Call ``function``, which may wait, beside the caller; what it raises is printed."""
+    def spawn(self, function: Callable[..., object], *args: object) -> Callable[[], object] | None:
+        """Call ``function``, which may wait, beside the caller; what it raises is printed.
+
+        Returns:
+            A function that ends a wait of it, which then raises in there; None: this shell cannot.
+        """
 
     def workers(self, handle: Callable[[T], None], most: int) -> Workers[T]:
         """Return what runs ``handle``, which may wait, for at most ``most`` items at once."""

@@ -60,6 +60,11 @@ class Kind(IntEnum):
     OCCUPIED = 0x24
     GIVE_BACK = 0x25
 
+    REQUEST_ITEM = 0x2A
+    REQUEST_END = 0x2B
+    REQUEST_GRANT = 0x2C
+    REQUEST_STOP = 0x2D
+
     SUBSCRIBE = 0x30
     SUBSCRIBED = 0x31
     UNSUBSCRIBE = 0x32

@@ -14,6 +14,7 @@ from rpcmq.core.process.call_table import CallTable
 from rpcmq.core.process.casts import RETAINED_KINDS, Casts
 from rpcmq.core.process.declarations import Declarations
 from rpcmq.core.process.resend_after_restart import resend
+from rpcmq.core.process.sent_streams import SentStreams, StreamingCall
 from rpcmq.core.process.timeouts import timeout_error
 from rpcmq.core.process.uplink import Uplink
 from rpcmq.core.process.welcome import Welcome
@@ -57,6 +58,8 @@ class Calls:
         self.counters: Counter[str] = Counter()
         #: Nothing is overdue before then (monotonic seconds): this process was held up.
         self._not_before = 0.0
+        #: The streams that go with calls.
+        self.streams = SentStreams(uplink, self.open, self.counters)
         for kind in (Kind.REPLY, Kind.FAULT, Kind.END, Kind.CONFIRM, Kind.ANSWER, Kind.REGISTERED, Kind.SUBSCRIBED):
             uplink.handle(kind, self.on_end)
         uplink.handle(Kind.ERROR, self._on_error)
@@ -133,6 +136,14 @@ class Calls:
             call.withdrawn = not call.message[LOW_FLAGS_AT] & Flag.RESENT
         else:
             self._uplink.send(pack(Kind.CANCEL, key=call.key))
+        if isinstance(call, StreamingCall):
+            call.changed()
+
+    def abandon(self, call: Call, error: CallError) -> None:
+        """End ``call`` with ``error``, which is its caller's own, unless it has ended; the router is told."""
+        if not call.done:
+            self.cancel(call)
+            self._table.fail(call, error)
 
     def grant(self, now: float, call: Call, items: int) -> None:
         """Let the consumer send ``items`` more. The time for the next item starts again, even with 0."""

@@ -28,6 +28,7 @@ from rpcmq.core.process.call import Call
 from rpcmq.core.process.call_table import CallTable
 from rpcmq.core.process.casts import RETAINED_KINDS, Casts
 from rpcmq.core.process.mesh_moves import for_next_owner
+from rpcmq.core.process.sent_streams import has_begun
 from rpcmq.core.process.uplink import Uplink
 from rpcmq.core.process.welcome import Welcome
 from rpcmq.errors import LinkLost, Outcome, error_for
@@ -50,11 +51,13 @@ __all__ = ["resend"]
 #: Routers that a call is sent to at most: more cannot be told apart.
 _MOST_OWNERS = 255
 _CALLS = (Kind.REQUEST, Kind.QUERY, Kind.INTRODUCE, Kind.DECLARE)
+#: Messages with the key of a call that was sent before.
+_ABOUT_CALLS = (Kind.GRANT, Kind.CANCEL, Kind.REQUEST_ITEM, Kind.REQUEST_END)
 
 
 def resend(now: float, welcome: Welcome, uplink: Uplink, table: CallTable, casts: Casts) -> None:
     """Send again or end what was in flight when the last session ended."""
-    unsent = {message[KEY] for message in welcome.unsent}
+    unsent = {message[KEY] for message in welcome.unsent if message[KIND_AT] not in _ABOUT_CALLS}
     is_adopted = uplink.moves.is_adopted_by(welcome)
     again = casts.take_resendable(welcome, unsent, table.open)
     before = dict(table.open)
@@ -83,12 +86,14 @@ def _resend_or_fail(
 ) -> None:  # fmt: skip
     """Send ``call``, which had ``key``, again if that cannot run it twice."""
     kind = call.message[KIND_AT]
-    if kind == Kind.REQUEST and not call.flags & Flag.IDEMPOTENT and key not in table.not_accepted:
+    may_run_twice = call.flags & Flag.IDEMPOTENT and not has_begun(call)
+    if kind == Kind.REQUEST and not may_run_twice and key not in table.not_accepted:
         if is_adopted and not call.flags & Flag.STREAM and call.message[STAMP][0] < _MOST_OWNERS:
             call.message = for_next_owner(call.message)
             uplink.send(_with_time_left(now, call))
             return
-        text = f"the router went away with the call to {call.address!r} in flight; it may have run"
+        what = "its stream under way" if has_begun(call) else "in flight"
+        text = f"the router went away with the call to {call.address!r} {what}; it may have run"
         table.fail(call, LinkLost(text, {"topic": call.address, "started": "unknown"}))
     elif kind >= FIRST_NODE_KIND:
         text = f"the router went away while its {call.address} was asked; it may have acted"

@@ -8,6 +8,7 @@ from functools import partial
 
 from rpcmq.core.process.call import Call
 from rpcmq.core.process.calls import STREAM_WINDOW, Calls
+from rpcmq.core.process.received_streams import ReceivedStreams
 from rpcmq.core.process.recent_messages import RecentMessages
 from rpcmq.core.process.settlements import Settlements, wire_microseconds
 from rpcmq.core.process.task import Registration, Sender, Task
@@ -16,6 +17,7 @@ from rpcmq.core.process.uplink import Uplink
 from rpcmq.core.process.welcome import Welcome
 from rpcmq.core.process.witness import NOT_ADOPTED, Witness
 from rpcmq.errors import CallError, Outcome, ProtocolError, UsageError
+from rpcmq.payload.format import STREAMED, has_stream
 from rpcmq.wire import (
     ATTEMPT_AT,
     CONSUMER_AT,
@@ -38,7 +40,7 @@ _unpack = HEADER.unpack_from
 # Looking up a member of an enum costs on the hot path.
 _CAST = int(Kind.CAST)
 _REQUEST = int(Kind.REQUEST)
-_SEALED, _RESENT, _FANOUT = Flag.SEALED, Flag.RESENT, Flag.FANOUT
+_SEALED, _RESENT, _FANOUT, _STREAM = Flag.SEALED, Flag.RESENT, Flag.FANOUT, Flag.STREAM
 _MAY_COME_AGAIN = Flag.RESENT | Flag.FANOUT
 _ANSWERS = (int(Kind.REPLY), int(Kind.FAULT), int(Kind.END))
 _SENT = int(Kind.CLOCK_STAMP)
@@ -72,6 +74,7 @@ class TaskTable:
         self.delivered: list[Task] = []
         self.changed: list[Task] = []
         self.counters: Counter[str] = Counter()
+        self.streams = ReceivedStreams(uplink, self, self.counters)
         #: Answers routers of a mesh that ask for what was had.
         self.witness = Witness(
             uplink, self.registrations, self.recent, self._settlements, self.counters, answers_kept_bytes
@@ -144,6 +147,7 @@ class TaskTable:
             for task in routed:
                 if not self.witness.moved(task, welcome):
                     task.abandon()
+                    self.streams.drop(task)
                     del registration.running[task.key]
                     if task in registration.set_aside:
                         # The next router must not be told that it was had: its sender has that one deliver it.
@@ -171,12 +175,9 @@ class TaskTable:
     def _send_registration(self, now: float, registration: Registration, call: Call) -> Call:
         registration.is_refused = False
         body = RegisterBody(
-            credit=registration.credit,
-            peer_url=registration.peer_url,
-            group=registration.group,
-            occupied=registration.occupied,
-            recent=self.recent.keys_of(registration.group),
-        )
+            credit=registration.credit, peer_url=registration.peer_url, group=registration.group,
+            occupied=registration.occupied, recent=self.recent.keys_of(registration.group),
+        )  # fmt: skip
         address = registration.address.encode()
         return self._calls.start(now, call, Kind.REGISTER, body.payload(), address=address, consumer=registration.tag)
 
@@ -235,6 +236,9 @@ class TaskTable:
         task.received_at = now
         task.grants = STREAM_WINDOW
         task.on_change = task.moved = None
+        if form > STREAMED and task.is_call and flags & _STREAM and has_stream(form) and sender is self._uplink:
+            task.format = form - STREAMED
+            self.streams.begin(task)
         if sender is not self._uplink and len(registration.running) >= registration.credit:
             task.state = _WAITING
             registration.waiting[key] = task
@@ -255,6 +259,7 @@ class TaskTable:
         task = self._running(message)
         if task is not None and not self.witness.refuses_cancel(message, task):
             task.cancel()
+            self.streams.drop(task)
             self.changed.append(task)
 
     def cancel_direct(self, key: bytes, sender: Sender) -> None:
@@ -303,17 +308,10 @@ class TaskTable:
         if task.sender is self._uplink:
             self._settlements.answered = True
         message = pack(
-            kind,
-            payload,
-            flags=flags,
-            format=format,
-            ttl=wire_microseconds(now - task.received_at),
-            key=task.key,
-            method=error if error and self._accepts_error_name(task) else b"",
-            hops=task.hops,
-            attempt=task.attempt,
+            kind, payload, flags=flags, format=format, ttl=wire_microseconds(now - task.received_at), key=task.key,
+            method=error if error and self._accepts_error_name(task) else b"", hops=task.hops, attempt=task.attempt,
             consumer=task.tag,
-        )
+        )  # fmt: skip
         if self.witness.is_active:
             self.witness.answered(task, message)
         task.sender.send(message)
@@ -333,6 +331,8 @@ class TaskTable:
         else:
             task.state = TaskState.WASTED
         registration.unended -= 1
+        if self.streams.open:
+            self.streams.forget(task)
         if registration.running.get(task.key) is task:
             del registration.running[task.key]
         while registration.waiting and len(registration.running) < registration.credit:
@@ -377,7 +377,7 @@ class TaskTable:
         """
         if task.state is not _RUNNING or task.sender is not self._uplink or task.flags & _FANOUT:
             return False
-        if task.moved is not None or not self._settlements.takes_back:
+        if task.moved is not None or not self._settlements.takes_back or self.streams.was_asked_for(task):
             return False
         self._finish(task, TaskState.RETURNED)
         if not task.is_call:

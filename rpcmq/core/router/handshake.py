@@ -225,4 +225,5 @@ class Handshake:
             tells_delivered=True,
             stamps=self._links.stamps,
             takes_back=True,
+            request_streams=True,
         ).message()

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from rpcmq.core.router.model import Handler, Link
-from rpcmq.payload.format import Format, format_name
+from rpcmq.payload.format import Format, format_name, with_streams
 from rpcmq.wire import (
     ATTEMPT_AT,
     CONSUMER_AT,
@@ -25,6 +25,7 @@ from rpcmq.wire import (
 __all__ = ["restrict_formats"]
 
 _REQUESTS = (Kind.REQUEST, Kind.CAST, Kind.PUBLISH)
+_ITEMS = (Kind.REQUEST_ITEM, Kind.REQUEST_END)
 _ANSWERS = (Kind.REPLY, Kind.FAULT, Kind.ITEM)
 
 #: Called with the link, the message, and the reason: short, and as a sentence without the key.
@@ -42,7 +43,9 @@ def restrict_formats(handlers: list[Handler], mask: int, refuse: Refuse) -> list
     """
     table = list(handlers)
     for kind in _REQUESTS:
-        table[kind] = _request(handlers[kind], mask, refuse)
+        table[kind] = _request(handlers[kind], with_streams(mask), refuse)
+    for kind in _ITEMS:
+        table[kind] = _item(handlers[kind], handlers[Kind.CANCEL], mask, refuse)
     for kind in _ANSWERS:
         table[kind] = _answer(handlers[kind], handlers[Kind.FAULT], mask, refuse)
     table[Kind.ALIVE] = _progress(handlers[Kind.ALIVE], mask, refuse)
@@ -59,6 +62,19 @@ def _request(accept: Handler, mask: int, refuse: Refuse) -> Handler:
         refuse(link, message, name, f"may not send {name} to {str(Address.decode(address_of(message)))!r}")
 
     return request
+
+
+def _item(accept: Handler, cancel: Handler, mask: int, refuse: Refuse) -> Handler:
+    def item(now: float, link: Link, message: bytes) -> None:
+        # Bytes as they are have 0 there.
+        if mask >> message[FORMAT_AT] & 1 or not message[FORMAT_AT]:
+            accept(now, link, message)
+            return
+        name = format_name(message[FORMAT_AT])
+        refuse(link, message, name, f"may not send {name} as an item of a request's stream")
+        cancel(now, link, message)  # without that item it is not what its sender means
+
+    return item
 
 
 def _answer(accept: Handler, fail: Handler, mask: int, refuse: Refuse) -> Handler:

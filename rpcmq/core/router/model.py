@@ -4,11 +4,10 @@ They refer to each other, all ways round, and so are one module. A *link* has re
 without these is :mod:`rpcmq.core.router.base_link`. A *request* is a call or cast; its states and events, and those of
 its deliveries, are :mod:`rpcmq.core.router.request_states`.
 
-A *topic* is (exchange, topic). Behind it stand consumers, one for each registration, and each
-consumer has a server name. Messages wait in a :class:`Queue`: one shared by all consumers of the
-topic, one for each server of the topic, and one for each consumer (fanout). A consumer that becomes
-free takes the oldest message of the three. A *group* of a topic is a topic beside it: it has consumers of its own, and
-gets its own copy of each message that is sent to the topic.
+A *topic* is (exchange, topic). Behind it stand consumers, one for each registration, and each consumer has a server
+name. Messages wait in a :class:`Queue`: one shared by all consumers of the topic, one for each server of the topic, and
+one for each consumer (fanout). A consumer that becomes free takes the oldest of the three. A *group* of a topic is a
+topic beside it, with consumers of its own, and gets its own copy of each message that is sent to the topic.
 
 :class:`~rpcmq.core.router.directory.Directory`, :class:`~rpcmq.core.router.link_table.LinkTable` and
 :mod:`rpcmq.core.router.roundrobin` change them.
@@ -24,6 +23,7 @@ from rpcmq.core.router.consumer_credit import ConsumerCredit
 from rpcmq.core.router.least_busy import NOWHERE, LeastBusy
 from rpcmq.core.router.method_statistics import Statistics
 from rpcmq.core.router.remotes import NO_REMOTES, Remotes
+from rpcmq.core.router.request_credit import RequestCredit
 from rpcmq.core.router.request_states import DeliveryState, RequestState
 from rpcmq.core.router.usage import Usage
 from rpcmq.core.router.waiting_queue import Queue
@@ -89,22 +89,8 @@ class Request:
     """
 
     __slots__ = (
-        "attempts",
-        "charge",
-        "delivery",
-        "destination",
-        "is_call",
-        "kept",
-        "key",
-        "message",
-        "number",
-        "outcome",
-        "queue",
-        "received_at",
-        "reply_to",
-        "slot",
-        "ttl",
-        "usage",
+        "attempts", "charge", "delivery", "destination", "is_call", "kept", "key", "message", "number", "outcome",
+        "queue", "received_at", "reply_to", "slot", "ttl", "usage",
     )  # fmt: skip
 
     key: bytes
@@ -208,7 +194,7 @@ class Request:
 class Delivery:
     """A request that was given to one consumer, and what that has said of it since."""
 
-    __slots__ = ("attempt", "consumer", "dispatched_at", "earlier", "item_credit", "request")
+    __slots__ = ("attempt", "consumer", "dispatched_at", "earlier", "item_credit", "request", "stream")
 
     request: Request
     consumer: Consumer
@@ -219,6 +205,8 @@ class Delivery:
     earlier: Delivery | None
     #: Items of a stream that may still be sent; not set before the first was, or was granted.
     item_credit: int
+    #: Credit of the request's stream; not set before the first grant.
+    stream: RequestCredit
 
     @property
     def state(self) -> DeliveryState:

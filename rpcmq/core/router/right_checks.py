@@ -19,7 +19,20 @@ from rpcmq.core.router.model import Destination, Handler, Link
 from rpcmq.core.router.permissions import KeyUsage, Permissions
 from rpcmq.core.router.turns import ERROR_STEPS, Turns
 from rpcmq.errors import Outcome
-from rpcmq.wire import FIRST_NODE_KIND, KEY, KIND_AT, LOW_FLAGS_AT, Address, Flag, Kind, address_of, parse, sequence_of
+from rpcmq.payload.format import has_stream, with_streams
+from rpcmq.wire import (
+    FIRST_NODE_KIND,
+    FORMAT_AT,
+    KEY,
+    KIND_AT,
+    LOW_FLAGS_AT,
+    Address,
+    Flag,
+    Kind,
+    address_of,
+    parse,
+    sequence_of,
+)
 from rpcmq.wire.bodies import ErrorBody
 from rpcmq.wire.query_bodies import QueryBody
 
@@ -190,8 +203,13 @@ class RightChecks:
         self._act(LogEvent("denied", f"{link.identity}: {text}", link.identity))
         if message[KIND_AT] in (Kind.REQUEST, Kind.CAST, Kind.PUBLISH):
             # As where a consumer does not accept it: the sender encodes it in another format, if it can.
-            details = {"accepts": usage.key.formats, "key": usage.key.name}
+            formats = usage.key.formats or 0
+            accepts = with_streams(formats) if has_stream(message[FORMAT_AT]) else formats
+            details = {"accepts": accepts, "key": usage.key.name}
             link.send(ErrorBody(outcome=Outcome.PROTOCOL, text=text, details=details).message(key=message[KEY]))
+        elif message[KIND_AT] in (Kind.REQUEST_ITEM, Kind.REQUEST_END):
+            details = {"key": usage.key.name}
+            link.send(ErrorBody(outcome=Outcome.DENIED, text=text, details=details).message(key=message[KEY]))
         return text
 
     def _count(self, link: Link, usage: KeyUsage, what: str) -> None:

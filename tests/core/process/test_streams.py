@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rpcmq.core.process.call import Call
-from rpcmq.errors import CallError, CallTimeout
+from rpcmq.errors import CallError, CallTimeout, LinkLost
 from rpcmq.wire import Flag, Kind, pack, payload_of
 from tests.core.process.calling import Process
 
@@ -131,3 +131,11 @@ def test_a_stream_of_far_more_items_than_were_granted_ends(process):
     assert isinstance(call.error, CallError) and "more items from" in str(call.error) and not call.items
     (cancel,) = process.sent()
     assert (cancel[5], cancel[16:36]) == (Kind.CANCEL, call.key)
+
+
+def test_a_stream_of_which_a_grant_was_not_sent_yet_ends_with_its_router(process):
+    call = process.start(flags=Flag.STREAM)
+    process.sent()
+    process.calls.grant(1.0, call, 8)
+    process.connect(boot=6)
+    assert isinstance(call.error, LinkLost)

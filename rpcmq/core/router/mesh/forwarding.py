@@ -79,6 +79,7 @@ class Forwarding(MeshPart):
             Kind.BUSY: self._busy,
             Kind.ROOM: self._room,
             Kind.RETURNED: self._returned,
+            **context.roundrobin.request_streams.from_consumers,
         }
 
     # --- neighbours --------------------------------------------------------------------------

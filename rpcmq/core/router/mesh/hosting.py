@@ -78,6 +78,7 @@ class Hosting(MeshPart):
             Kind.CANCEL: dispatch.cancel,
             Kind.GRANT: dispatch.streams.grant,
             Kind.WANT: self._want,
+            **context.roundrobin.request_streams.from_callers,
         }
 
     # --- requests ----------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from rpcmq.core.router.roundrobin.request_table import RequestTable
 from rpcmq.core.router.roundrobin.restart_recovery import Recovery
 from rpcmq.core.router.usage import SharedUsage
 from rpcmq.errors import Outcome
+from rpcmq.payload.format import has_stream
 from rpcmq.wire import FORMAT_AT, KEY, KIND_AT, Flag, Kind, size_of, ttl_of, with_kind
 
 __all__ = ["Casts", "resolve_group"]
@@ -109,6 +110,9 @@ class Casts:
         """
         requests, deliveries = self._requests, self._deliveries
         message = request.message
+        if has_stream(message[FORMAT_AT]):
+            requests.counters["not copied to groups: with a stream"] += 1  # which has one reader
+            return
         if message[KIND_AT] != Kind.CAST:
             message = with_kind(message, Kind.CAST)
         shared = SharedUsage(request.usage, size_of(message))

@@ -12,6 +12,7 @@ from rpcmq.core.router.model import Consumer, Delivery, Link, Request, Server, T
 from rpcmq.core.router.roundrobin import explain
 from rpcmq.core.router.roundrobin.deadlines import ENDED_AT_ONCE
 from rpcmq.core.router.roundrobin.deliveries import Deliveries
+from rpcmq.core.router.roundrobin.request_streams import has_begun
 from rpcmq.core.router.roundrobin.request_table import RequestTable
 from rpcmq.core.router.roundrobin.restart_recovery import Recovery
 from rpcmq.errors import Outcome
@@ -76,12 +77,12 @@ class Departures:
             requests.journal.note(now, request.key, "consumer gone, unsent" if is_unsent else "consumer gone", identity)
             if delivery.earlier is not None or request.delivery is not delivery:
                 request.take_back(delivery)  # others have it
-            elif (is_unsent or _may_run_again(request)) and not request.flags & Flag.FANOUT:
+            elif (is_unsent or _may_run_again(delivery)) and not request.flags & Flag.FANOUT:
                 request.take_back(delivery)
                 request.attempts += not is_unsent
                 again.append(request)
             else:
-                self._end(now, delivery, reason)
+                self.end(now, delivery, reason)
         self._end_backlog(now, consumer)
         self._deliveries.deliver_again(now, again)
         if consumer in consumer.topic.leaving:
@@ -101,7 +102,7 @@ class Departures:
         request = delivery.request
         if delivery.earlier is not None or request.delivery is not delivery:
             request.take_back(delivery)  # others have it
-        elif _may_run_again(request):
+        elif _may_run_again(delivery):
             request.take_back(delivery)
             request.attempts += 1
             self._deliveries.deliver_again(now, [request])
@@ -114,16 +115,17 @@ class Departures:
             requests.drop(now, request, request.destination.queue, "consumer lost")
             requests.record(now, request, Outcome.LINK_LOST)
         elif requests.finish(now, request, Outcome.LINK_LOST):
-            text, details = explain.consumer_lost(now, delivery, "its router says", f"{identity} (router {router})")
+            text, details = _lost(now, delivery, "its router says", f"{identity} (router {router})")
             requests.count_drop(now, request, "consumer lost")
             requests.tell(request.reply_to, request.key, Outcome.LINK_LOST, text, details | {"server": identity})
 
-    def _end(self, now: float, delivery: Delivery, reason: str) -> None:
+    def end(self, now: float, delivery: Delivery, reason: str) -> None:
+        """End the request of ``delivery``, whose consumer is done with it and has not answered."""
         requests, request = self._requests, delivery.request
         if self.asks(now, delivery, reason):
             return
         if request.reply_to is not None:
-            text, details = explain.consumer_lost(now, delivery, reason)
+            text, details = _lost(now, delivery, reason)
             if requests.finish(now, request, Outcome.LINK_LOST):
                 requests.count_drop(now, request, "consumer lost")
                 requests.tell(request.reply_to, request.key, Outcome.LINK_LOST, text, details)
@@ -207,8 +209,16 @@ class Departures:
         return self._end_more_at if self.deserted or self._unserved else None
 
 
-def _may_run_again(request: Request) -> bool:
-    return bool(request.flags & Flag.IDEMPOTENT) and request.attempts < MAX_ATTEMPTS - 1
+def _may_run_again(delivery: Delivery) -> bool:
+    request = delivery.request
+    return bool(request.flags & Flag.IDEMPOTENT) and request.attempts < MAX_ATTEMPTS - 1 and not has_begun(delivery)
+
+
+def _lost(now: float, delivery: Delivery, reason: str, who: str = "") -> explain.Explanation:
+    text, details = explain.consumer_lost(now, delivery, reason, who)
+    if has_begun(delivery):
+        text += ", and items of its stream were sent, which no other consumer can be given"
+    return text, details
 
 
 def _nobody_owns_it(now: float, delivery: Delivery, is_unsent: bool, reason: str) -> None:

@@ -9,13 +9,14 @@ from struct import error as StructError
 from rpcmq.core.common.drops import drop_text
 from rpcmq.core.router.actions import LogEvent
 from rpcmq.core.router.dispatch_log import DispatchLog
-from rpcmq.core.router.model import Link, Request
+from rpcmq.core.router.model import Handler, Link, Request
 from rpcmq.core.router.node_type import NodeContext, NodeType
 from rpcmq.core.router.roundrobin import views
 from rpcmq.core.router.roundrobin.dispatch import Dispatch
 from rpcmq.core.router.roundrobin.drain import fail_unfinished_calls
 from rpcmq.core.router.roundrobin.purge import Controls
 from rpcmq.core.router.roundrobin.registrations import Registrations
+from rpcmq.core.router.roundrobin.request_streams import RequestStreams
 from rpcmq.core.router.roundrobin.stuck import AskedFor
 from rpcmq.errors import ProtocolError
 from rpcmq.wire import Flag, Kind
@@ -48,23 +49,9 @@ class RoundRobin(NodeType):
         if context.sink is not None:
             self.log = requests.log = DispatchLog(context.settings, context.sink, links, context.now, self._progress)
             links.stamps = True
-        self.registrations = registrations = Registrations(context, dispatch)
-        self.kinds = {
-            Kind.REQUEST: dispatch.accept,
-            Kind.CAST: dispatch.accept,
-            Kind.REPLY: dispatch.reply,
-            Kind.FAULT: dispatch.reply,
-            Kind.END: dispatch.reply,
-            Kind.ITEM: dispatch.streams.item,
-            Kind.ALIVE: dispatch.streams.item,
-            Kind.GRANT: dispatch.streams.grant,
-            Kind.CANCEL: dispatch.cancel,
-            Kind.SETTLE: dispatch.settlements.settle,
-            Kind.CLOCK_STAMP: _note_clock_stamp,
-            Kind.REGISTER: registrations.register,
-            Kind.UNREGISTER: registrations.unregister,
-            Kind.DECLARE: registrations.declare,
-        } | dispatch.returns.kinds
+        self.registrations = Registrations(context, dispatch)
+        self.request_streams = RequestStreams(context.settings, requests, dispatch.streams)
+        self.kinds = self._kinds()
         self.answered = {Kind.REQUEST, Kind.CAST, Kind.REGISTER, Kind.DECLARE}
         self.refusals = {Kind.REQUEST: dispatch.refuse, Kind.CAST: dispatch.refuse}
         self.views = {
@@ -75,6 +62,30 @@ class RoundRobin(NodeType):
             "stuck": lambda now: views.stuck(directory, links, now, self.asked()),
         }
         self.controls = Controls(context, requests).table
+
+    def _kinds(self) -> dict[Kind, Handler]:
+        dispatch, streams = self.dispatch, self.request_streams
+        return {
+            Kind.REQUEST: dispatch.accept,
+            Kind.CAST: dispatch.accept,
+            Kind.REPLY: dispatch.reply,
+            Kind.FAULT: dispatch.reply,
+            Kind.END: dispatch.reply,
+            Kind.ITEM: dispatch.streams.item,
+            Kind.ALIVE: dispatch.streams.item,
+            Kind.GRANT: dispatch.streams.grant,
+            Kind.CANCEL: dispatch.cancel,
+            Kind.REQUEST_ITEM: streams.item,
+            Kind.REQUEST_END: streams.end,
+            Kind.REQUEST_GRANT: streams.grant,
+            Kind.REQUEST_STOP: streams.stop,
+            Kind.SETTLE: dispatch.settlements.settle,
+            Kind.CLOCK_STAMP: _note_clock_stamp,
+            Kind.REGISTER: self.registrations.register,
+            Kind.UNREGISTER: self.registrations.unregister,
+            Kind.DECLARE: self.registrations.declare,
+            **dispatch.returns.kinds,
+        }
 
     def tick(self, now: float) -> None:
         """End what has expired, and forget topics that nobody uses."""

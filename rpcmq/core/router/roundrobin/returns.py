@@ -6,6 +6,7 @@ from rpcmq.core.router.forwarded import Forwarded
 from rpcmq.core.router.model import Consumer, Delivery, Handler, Link, Request
 from rpcmq.core.router.roundrobin.deliveries import Deliveries
 from rpcmq.core.router.roundrobin.departures import Departures
+from rpcmq.core.router.roundrobin.request_streams import has_begun
 from rpcmq.core.router.roundrobin.request_table import RequestTable
 from rpcmq.errors import Outcome, ProtocolError
 from rpcmq.wire import ATTEMPT_AT, CONSUMER_AT, KEY, Flag, Kind, payload_of
@@ -62,11 +63,14 @@ class Returns:
         request, requests = delivery.request, self._requests
         requests.counters["given back"] += 1
         if type(request) is Forwarded:
-            # Its owner takes it as one that was not started.
-            self._departures.on_forwarded_lost(now, delivery, True, "given back")
+            # Its owner takes it as one that was not started, but for one whose stream was.
+            self._departures.on_forwarded_lost(now, delivery, not has_begun(delivery), "given back")
             return
         if request.has_ended:
             request.settled_by(delivery)
+            return
+        if has_begun(delivery):
+            self._departures.end(now, delivery, "given back")
             return
         requests.journal.note(now, request.key, "given back", consumer.link.identity)
         is_latest = request.delivery is delivery and delivery.earlier is None

@@ -56,7 +56,7 @@ class Streams:
         request = link.calls.get(message[KEY])
         if request is None or request.delivery is None:
             return
-        self._restart(now, request)
+        self.restart(now, request)
         items = int.from_bytes(payload)
         if not items:
             return  # a grant of 0 only restarts the timeout
@@ -102,9 +102,9 @@ class Streams:
         else:
             delivery.item_credit = left - 1
             caller.send(message)
-            self._restart(now, request)
+            self.restart(now, request)
 
-    def _restart(self, now: float, request: Request) -> None:
+    def restart(self, now: float, request: Request) -> None:
         """Each item, and each that is asked for, starts the deadline of a stream anew."""
         if request.message[LOW_FLAGS_AT] & Flag.STREAM:
             deadlines = self._requests.deadlines
