@@ -100,7 +100,9 @@ class Connection:
         self._log = log
         self._shed = shed
         self._heard = self._began = monotonic()
-        self._pinged = self._is_paused = False
+        #: When a ping was sent that nothing has come after; None: there is none.
+        self._pinged_at: float | None = None
+        self._is_paused = self._is_aborted = False
         #: When the other side's answer to a close is no longer waited for; 0: there was no close.
         self._close_by = 0.0
         self._end_reason = "the browser has left"
@@ -116,29 +118,23 @@ class Connection:
 
     def run(self, rest: bytes) -> str:
         """Serve; return why it has ended."""
-        self._reader = gevent.getcurrent()
         writer = gevent.spawn(self._write)
+        # In a greenlet of its own, which can be killed at any time: the cleaning up is not interrupted by that.
+        self._reader = gevent.spawn(self._read_all, rest)
         try:
-            is_over = self._read(rest)
-            while not is_over:
-                data = self._socket.recv(_RECEIVE_BYTES)
-                if not data:
-                    break
-                is_over = self._read(data)
-            if is_over:
-                self._flush()
-        except gevent.GreenletExit:
-            pass  # it was ended from here
-        except OSError as error:
-            self.end_kind, self._end_reason = "broken", f"the connection broke: {error.strerror or error}"
+            self._reader.join()
         finally:
             self.perform(self.session.close(POLICY_VIOLATION, ""))
+            self._reader.kill()
             writer.kill()
             self.outbox.clear()
         return self._end_reason
 
     def abort(self, kind: str, reason: str) -> None:
         """End it at once; ``kind`` is the reason in a word or two."""
+        if self._is_aborted:
+            return
+        self._is_aborted = True
         self.end_kind, self._end_reason = kind, reason
         if self._reader is not gevent.getcurrent():
             self._reader.kill(block=False)
@@ -155,12 +151,14 @@ class Connection:
                 text = f"no hello within times.handshake_seconds = {times.handshake_seconds:g}"
                 self.perform(self.session.close(POLICY_VIOLATION, text))
             return
-        # Nothing is read of one that takes nothing; the writer sees whether it ever does.
-        silence = 0.0 if self._is_paused else now - self._heard
-        if silence > 2 * times.ping_seconds:
-            self.abort("silent", f"no answer to a ping within times.ping_seconds = {times.ping_seconds:g}")
-        elif silence > times.ping_seconds and not self._pinged:
-            self._pinged = True
+        if self._is_paused:
+            # Nothing is read of one that takes nothing; the writer sees whether it ever does.
+            self._pinged_at = None
+        elif self._pinged_at is not None:
+            if now - self._pinged_at > times.ping_seconds:
+                self.abort("silent", f"no answer to a ping within times.ping_seconds = {times.ping_seconds:g}")
+        elif now - self._heard > times.ping_seconds:
+            self._pinged_at = now
             self._put(self._websocket.ping())
         if self.outbox.room:
             for number in list(self.session.subscriptions):
@@ -216,9 +214,23 @@ class Connection:
 
     # --- reading -----------------------------------------------------------------------------
 
+    def _read_all(self, rest: bytes) -> None:
+        try:
+            is_over = self._read(rest)
+            while not (is_over or self._is_aborted):
+                data = self._socket.recv(_RECEIVE_BYTES)
+                if not data:
+                    return
+                is_over = self._read(data)
+            if is_over:
+                self._flush()
+        except OSError as error:
+            if not self._close_by:
+                self.end_kind, self._end_reason = "broken", f"the connection broke: {error.strerror or error}"
+
     def _read(self, data: bytes) -> bool:
         """Take what has come; return whether the connection is over."""
-        self._heard, self._pinged = monotonic(), False
+        self._heard, self._pinged_at = monotonic(), None
         seen = self._websocket.seen
         for event in self._websocket.receive(data):
             match event:

@@ -41,6 +41,7 @@ _MOST_BEGINNING = 100
 _TICK_SECONDS = 1.0
 #: Time that the other side has to end a connection once it has its answer (seconds).
 _LAST_SECONDS = 1.0
+_LAST_BYTES = 64 * 1024
 
 
 class Gateway:
@@ -165,6 +166,8 @@ class Gateway:
         if is_counted and not self._addresses.take(address):
             # Nothing is read of whoever has so many already, so that nothing of it costs more than this.
             self._refused["connections of an address"] += 1
+            text = f"{address} has more connections than limits.connections_per_address = {self._addresses.most}"
+            self._log.warning("address", text)
             return
         try:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -286,6 +289,10 @@ class Gateway:
     def _finder(self, peer: Peer) -> Callable[[str], Token | str]:
         def find(secret: str) -> Token | str:
             token = self._tokens.by_secret(secret)
+            if token is None:
+                # It may have been added a moment ago.
+                self._refresh_tokens()
+                token = self._tokens.by_secret(secret)
             problem = "the token is unknown" if token is None else self._problem_of(token, peer)
             if token is None or problem:
                 self._refused["token"] += 1
@@ -385,12 +392,12 @@ class Gateway:
 
 
 def _end(sock: Any) -> None:
-    """End a connection after its answer, so that the answer arrives: read first what still comes."""
+    """End a connection after its answer, so that the answer arrives: read first what still comes, within bounds."""
     try:
         sock.settimeout(_LAST_SECONDS)
         sock.shutdown(socket.SHUT_WR)
-        with suppress(TimeoutError), gevent.Timeout(_LAST_SECONDS, TimeoutError):
-            while sock.recv(16 * 1024):
-                pass
+        end = monotonic() + _LAST_SECONDS
+        while sock.recv(_LAST_BYTES) and monotonic() < end:
+            gevent.sleep(0)  # to read what is there already lets nobody else run
     except OSError:
         pass  # it is broken, or the other side keeps it open
