@@ -150,7 +150,7 @@ format: setup ## let ruff format and fix what it can
 	@$(PY) -m ruff format $(CODE) $(DRIVER)
 
 lock: $(VENV)/.tools ## resolve pyproject.toml anew into requirements/*.txt
-	@$(COMPILE) --upgrade --extra latency --extra postgres --extra proxy --extra queue --group dev -o requirements/dev.txt pyproject.toml
+	@$(COMPILE) --upgrade --extra gateway --extra latency --extra postgres --extra proxy --extra queue --group dev -o requirements/dev.txt pyproject.toml
 	@$(COMPILE) --upgrade --constraint requirements/dev.txt -o requirements/runtime.txt pyproject.toml
 	@$(COMPILE) --upgrade --constraint requirements/dev.txt --group bench -o requirements/bench.txt
 	@$(COMPILE) --upgrade --constraint requirements/dev.txt --group docs -o requirements/docs.txt

@@ -100,10 +100,10 @@ class Connection:
         self._log = log
         self._shed = shed
         self._heard = self._began = monotonic()
-        #: When a ping was sent that nothing has come after; None: there is none.
+        #: Time of a ping that nothing has come after; None: there is none.
         self._pinged_at: float | None = None
         self._is_paused = self._is_aborted = False
-        #: When the other side's answer to a close is no longer waited for; 0: there was no close.
+        #: Time from which the answer to a close is no longer waited for; 0: there was no close.
         self._close_by = 0.0
         self._end_reason = "the browser has left"
         #: The same for a counter: one of a few words.
@@ -307,6 +307,7 @@ class Connection:
 
     def _flush(self) -> None:
         with suppress(TimeoutError), gevent.Timeout(_CLOSE_SECONDS, TimeoutError):
+            # What has not gone by then is not waited for.
             while self.outbox.size:
                 self._drained.clear()
                 self._drained.wait(_LOOK_AGAIN)

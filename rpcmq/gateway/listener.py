@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import socket
+from time import monotonic
 from typing import Any
 
+import gevent
 from gevent.socket import socket as GeventSocket
 
 from rpcmq.errors import ConfigError
 from rpcmq.gateway.http import BadRequest, HttpRequest, RequestReader, answer
 from rpcmq.gateway.pages import Page
 
-__all__ = ["listen", "read_request", "send_page", "send_refusal", "shown_address"]
+__all__ = ["end_connection", "listen", "read_request", "send_page", "send_refusal", "shown_address"]
 
 _RECEIVE_BYTES = 16 * 1024
 _BACKLOG = 1024
+#: Time that the other side has to end a connection once it has its answer (seconds).
+_LAST_SECONDS = 1.0
+_LAST_BYTES = 64 * 1024
 
 
 def listen(address: str, name: str) -> Any:
@@ -75,3 +80,15 @@ def send_page(sock: Any, page: Page, head_only: bool) -> None:
     if not head_only:
         for chunk in page.chunks():
             sock.sendall(chunk)
+
+
+def end_connection(sock: Any) -> None:
+    """End a connection after its answer, so that the answer arrives: read first what still comes, within bounds."""
+    try:
+        sock.settimeout(_LAST_SECONDS)
+        sock.shutdown(socket.SHUT_WR)
+        end = monotonic() + _LAST_SECONDS
+        while sock.recv(_LAST_BYTES) and monotonic() < end:
+            gevent.sleep(0)  # to read what is there already lets nobody else run
+    except OSError:
+        pass  # it is broken, or the other side keeps it open

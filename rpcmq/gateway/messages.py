@@ -16,6 +16,7 @@ from rpcmq.errors import PayloadRefused, UsageError
 
 __all__ = [
     "MAX_ID",
+    "OPERATIONS",
     "SUBPROTOCOL",
     "VERSION",
     "Cancel",
@@ -63,6 +64,10 @@ _MEMBERS: Mapping[str, frozenset[str]] = {
         "subscribe": {"id", "pattern"},
     }.items()
 }
+
+
+OPERATIONS = frozenset(_MEMBERS)
+"""The messages of a browser."""
 
 
 class Unusable(Exception):

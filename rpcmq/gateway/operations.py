@@ -1,4 +1,4 @@
-"""What runs for a connection: each request in a greenlet of its own, by the gateway's client."""
+"""The requests of a connection as they run: each in a greenlet of its own, by the gateway's client."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ class Total:
 
 
 class Outbox:
-    """What is to be sent over one connection.
+    """Bytes to be sent over one connection.
 
     Args:
         most: bytes; with more, nothing that can be left out is put in.
@@ -76,7 +76,7 @@ class Outbox:
         return b"".join(taken)
 
     def sent(self) -> None:
-        """What was taken last has gone."""
+        """Release the bytes that were taken last: they have gone."""
         sent, self._sending = self._sending, 0
         self._count(-sent)
 

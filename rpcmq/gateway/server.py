@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import socket
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from time import monotonic, time
 from typing import Any
 
@@ -19,8 +18,8 @@ from rpcmq import Client
 from rpcmq.adapters.rate_limits import RateLimitedLog, TokenBucket
 from rpcmq.gateway.connection import Connection, Pace, Peer
 from rpcmq.gateway.effects import GOING_AWAY
-from rpcmq.gateway.http import BadRequest, Gate, HttpRequest, answer, client_address, is_among
-from rpcmq.gateway.listener import listen, read_request, send_page, send_refusal, shown_address
+from rpcmq.gateway.http import BadRequest, Gate, HttpRequest, client_address, is_among
+from rpcmq.gateway.listener import end_connection, listen, read_request, send_page, send_refusal, shown_address
 from rpcmq.gateway.messages import MessageCodec
 from rpcmq.gateway.operations import Operations
 from rpcmq.gateway.outbox import Outbox, Total
@@ -28,7 +27,7 @@ from rpcmq.gateway.pages import Pages
 from rpcmq.gateway.places import Places
 from rpcmq.gateway.session import Session, SessionLimits
 from rpcmq.gateway.settings import GatewaySettings
-from rpcmq.gateway.statistics import METRICS_TYPE, metrics_text
+from rpcmq.gateway.statistics_pages import StatisticsPages
 from rpcmq.gateway.subscriptions import SharedSubscriptions
 from rpcmq.gateway.tls import Certificate
 from rpcmq.gateway.tokens import Token, TokenFile, hash_of
@@ -39,9 +38,8 @@ __all__ = ["Gateway"]
 #: Connections that have not got to a WebSocket yet, beside those that have.
 _MOST_BEGINNING = 100
 _TICK_SECONDS = 1.0
-#: Time that the other side has to end a connection once it has its answer (seconds).
+#: Time in which closed connections may end by themselves (seconds).
 _LAST_SECONDS = 1.0
-_LAST_BYTES = 64 * 1024
 
 
 class Gateway:
@@ -81,12 +79,13 @@ class Gateway:
         pool = Pool(limits.connections + _MOST_BEGINNING)
         self._servers = [StreamServer(listen(settings.listen.bind, "listen.bind"), self._serve, spawn=pool)]
         if settings.listen.metrics:
+            pages = StatisticsPages(self.statistics, self._gate, settings.times.handshake_seconds)
             try:
                 metrics = listen(settings.listen.metrics, "listen.metrics")
             except BaseException:
                 self._servers[0].close()
                 raise
-            self._servers.append(StreamServer(metrics, self._serve_metrics, spawn=Pool(_MOST_BEGINNING)))
+            self._servers.append(StreamServer(metrics, pages.serve, spawn=Pool(_MOST_BEGINNING)))
 
     @property
     def url(self) -> str:
@@ -146,6 +145,7 @@ class Gateway:
             messages["events without JSON"] = self._subscriptions.unencodable
         sessions = [connection.session for connection in self._connections]
         return {
+            "is_draining": self._is_draining,
             "connections": len(sessions),
             "requests": sum(len(session.running) - len(session.subscriptions) for session in sessions),
             "subscriptions": sum(len(session.subscriptions) for session in sessions),
@@ -201,13 +201,13 @@ class Gateway:
                 self._refused[f"HTTP {error.status}"] += 1
                 self._log.warning(f"HTTP {error.status}", f"{address} was refused: {error}")
                 send_refusal(sock, error)
-                _end(sock)
+                end_connection(sock)
                 return
         with self._place(connection):
             reason = connection.run(request.rest)
         self._ended[connection.end_kind] += 1
         self._plain_log.debug("connection of %s has ended: %s", connection.peer, reason)
-        _end(sock)
+        end_connection(sock)
 
     def _open(self, sock: Any, request: HttpRequest, peer: str) -> Connection:
         """Answer the handshake of a WebSocket.
@@ -303,7 +303,7 @@ class Gateway:
         return find
 
     def _problem_of(self, token: Token, peer: Peer) -> str:
-        """Why ``peer`` may not use ``token``; a place is taken for it if it may."""
+        """Say why ``peer`` may not use ``token``; a place is taken for it if it may."""
         if not token.is_valid(time()):
             return f"token {token.name!r} has expired"
         if token.origins is not None and peer.origin not in token.origins:
@@ -361,43 +361,4 @@ class Gateway:
             raise BadRequest(404, f"there is no page {request.path[:200]}")
         self._counts["pages"] += 1
         send_page(sock, page, request.method == "HEAD")
-        _end(sock)
-
-    def _serve_metrics(self, sock: Any, peer: tuple[Any, ...]) -> None:
-        try:
-            with gevent.Timeout(self._settings.times.handshake_seconds, TimeoutError):
-                try:
-                    request = read_request(sock)
-                    if request is not None:
-                        self._gate.check(request)
-                        sock.sendall(self._metrics(request))
-                except BadRequest as error:
-                    send_refusal(sock, error)
-                _end(sock)
-        except OSError as error:
-            self._plain_log.debug("metrics for %s broke off: %s", peer[0], error)
-
-    def _metrics(self, request: HttpRequest) -> bytes:
-        head_only = request.method == "HEAD"
-        match request.path:
-            case "/metrics":
-                return answer(200, metrics_text(self.statistics()).encode(), METRICS_TYPE, head_only)
-            case "/varz":
-                return answer(200, json.dumps(self.statistics()).encode(), "application/json", head_only)
-            case "/healthz":
-                status, text = (503, b"stopping\n") if self._is_draining else (200, b"ok\n")
-                return answer(status, text, head_only=head_only)
-            case _:
-                raise BadRequest(404, "the pages are /metrics, /varz and /healthz")
-
-
-def _end(sock: Any) -> None:
-    """End a connection after its answer, so that the answer arrives: read first what still comes, within bounds."""
-    try:
-        sock.settimeout(_LAST_SECONDS)
-        sock.shutdown(socket.SHUT_WR)
-        end = monotonic() + _LAST_SECONDS
-        while sock.recv(_LAST_BYTES) and monotonic() < end:
-            gevent.sleep(0)  # to read what is there already lets nobody else run
-    except OSError:
-        pass  # it is broken, or the other side keeps it open
+        end_connection(sock)

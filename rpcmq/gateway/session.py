@@ -106,7 +106,7 @@ class Session:
         self.client = ""
         #: Requests that have not ended, by their ids.
         self.running: dict[int, Request] = {}
-        #: Those among them that are subscriptions -> events that were lost and not told yet.
+        #: Subscriptions among them -> events that were lost and not told yet.
         self.subscriptions: dict[int, int] = {}
         self.counts: Counter[str] = Counter()
         rate = limits.messages_per_second

@@ -12,7 +12,7 @@ __all__ = ["INTERNAL_ERROR", "Draining", "told_error"]
 _TEXT_BYTES = 4096
 _UNKNOWN_METHOD = f"{UnknownMethod.__module__}.{UnknownMethod.__qualname__}"
 INTERNAL_ERROR = {"type": "InternalError", "text": "the gateway failed; its log says how"}
-"""What browsers are told of an error of the gateway itself."""
+"""The error object for an error of the gateway itself."""
 
 
 class Draining(RpcError):

@@ -116,7 +116,9 @@ def browser(address: tuple[str, int], **options: Any) -> Iterator[Browser]:
         made.close()
 
 
-def frame(opcode: int, body: bytes = b"", is_last: bool = True, is_masked: bool = True, length: int | None = None) -> bytes:
+def frame(
+    opcode: int, body: bytes = b"", is_last: bool = True, is_masked: bool = True, length: int | None = None
+) -> bytes:
     """A frame of a WebSocket as a client sends it, or as it should not."""
     size = len(body) if length is None else length
     mask = os.urandom(4) if is_masked else b""
@@ -131,7 +133,9 @@ def frame(opcode: int, body: bytes = b"", is_last: bool = True, is_masked: bool 
     return bytes([(0x80 if is_last else 0) | opcode]) + head + mask + masked
 
 
-def get(address: tuple[str, int], path: str, *headers: str, method: str = "GET", wrap: Any = None) -> tuple[int, bytes, bytes]:
+def get(
+    address: tuple[str, int], path: str, *headers: str, method: str = "GET", wrap: Any = None
+) -> tuple[int, bytes, bytes]:
     """Status, head and body of an HTTP request."""
     with gevent.Timeout(SECONDS), socket.create_connection(address, SECONDS) as plain:
         sock = plain if wrap is None else wrap(plain)

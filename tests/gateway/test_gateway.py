@@ -176,9 +176,7 @@ def test_an_exchange_has_rights_of_its_own(page: Browser, serve: Callable[..., A
     assert page.ask("call", topic="demo", exchange="billing", method="echo")["op"] == "result"
 
 
-def test_the_context_of_a_token_goes_before_what_its_browsers_bring(
-    start: Start, secrets: Secrets, demo: Demo
-) -> None:
+def test_the_context_of_a_token_goes_before_what_its_browsers_bring(start: Start, secrets: Secrets, demo: Demo) -> None:
     own = secrets.add("own", "call:demo", context={"user": "web"})
     both = secrets.add("both", "call:demo", context={"user": "web"}, takes_context=True)
     address = address_of(start())
@@ -229,9 +227,7 @@ def test_a_token_that_expires_ends_its_connections(start: Start, secrets: Secret
         assert page.ended() == 4401
 
 
-def test_new_rights_are_in_force_at_once_and_end_subscriptions(
-    start: Start, secrets: Secrets, demo: Demo
-) -> None:
+def test_new_rights_are_in_force_at_once_and_end_subscriptions(start: Start, secrets: Secrets, demo: Demo) -> None:
     token = secrets.add("web", "subscribe:disk.#", "call:demo")
     with browser(address_of(start())) as page:
         page.hello(token)

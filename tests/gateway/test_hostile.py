@@ -92,9 +92,7 @@ def test_a_flood_of_pings_is_cut_off(gateway: Gateway, token: str, neighbour: Br
         assert page.ended() in (1008, 1006)
 
 
-def test_a_flood_of_frames_is_read_slowly_and_answered_within_bounds(
-    start: Start, token: str, demo: Demo
-) -> None:
+def test_a_flood_of_frames_is_read_slowly_and_answered_within_bounds(start: Start, token: str, demo: Demo) -> None:
     gateway = start(limits__bytes_per_second=64 * 1024)
     pings = frame(9) * 2000
     with browser(address_of(gateway)) as page, browser(address_of(gateway)) as other:
@@ -106,9 +104,7 @@ def test_a_flood_of_frames_is_read_slowly_and_answered_within_bounds(
         flood.kill()
 
 
-def test_a_browser_that_reads_nothing_has_its_events_lost_and_counted(
-    start: Start, token: str, client: Any
-) -> None:
+def test_a_browser_that_reads_nothing_has_its_events_lost_and_counted(start: Start, token: str, client: Any) -> None:
     gateway = start(limits__outgoing_bytes=100_000)
     with browser(address_of(gateway), buffer=4096) as page, browser(address_of(gateway)) as other:
         page.hello(token), other.hello(token)
@@ -166,12 +162,13 @@ def test_while_much_waits_no_more_requests_are_read(start: Start, token: str, de
     gateway = start(limits__outgoing_bytes=50_000, limits__messages_per_second=0)
     with browser(address_of(gateway), buffer=4096) as page:
         page.hello(token)
-        sender = gevent.spawn(
-            lambda: [
-                page.send(op="call", id=number, topic="demo", method="large", args={"size": 500_000, "pad": "x" * 20_000})
-                for number in range(500)
-            ]
-        )
+
+        def ask() -> None:
+            for number in range(500):
+                args = {"size": 500_000, "pad": "x" * 20_000}
+                page.send(op="call", id=number, topic="demo", method="large", args=args)
+
+        sender = gevent.spawn(ask)
         eventually(lambda: gateway.statistics()["outgoing_bytes"] > 500_000)
         gevent.sleep(0.5)
         begun = gateway.statistics()["messages"]["call"]

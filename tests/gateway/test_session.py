@@ -47,8 +47,8 @@ def told(effects: list[Effect]) -> dict[str, Any]:
     return found
 
 
-def say(made: Session, now: float = 0.0, **message: Any) -> list[Effect]:
-    return made.receive(now, json.dumps(message))
+def say(made: Session, **message: Any) -> list[Effect]:
+    return made.receive(0.0, json.dumps(message))
 
 
 def call(made: Session, number: int, **members: Any) -> list[Effect]:
@@ -242,9 +242,18 @@ def test_other_rights_end_the_subscriptions_that_they_do_not_cover() -> None:
 # --- whatever comes ------------------------------------------------------------------------------
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | st.sampled_from(["call", "a", "$", "v"]),
-    lambda inner: st.lists(inner, max_size=3)
-    | st.dictionaries(st.text(max_size=5) | st.sampled_from(["op", "id", "$", "v", "args", "topic"]), inner, max_size=4),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=8)
+    | st.sampled_from(["call", "a", "$", "v"]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.text(max_size=5) | st.sampled_from(["op", "id", "$", "v", "args", "topic"]), inner, max_size=4
+        )
+    ),
     max_leaves=10,
 )
 
@@ -279,7 +288,11 @@ class Conversations(RuleBasedStateMachine):
         self.open: dict[int, str] = {}
 
     @precondition(lambda self: self.session.state is not SessionState.CLOSED)
-    @rule(number=st.integers(1, 9), op=st.sampled_from(["call", "stream", "subscribe", "cast"]), topic=st.sampled_from("abc"))
+    @rule(
+        number=st.integers(1, 9),
+        op=st.sampled_from(["call", "stream", "subscribe", "cast"]),
+        topic=st.sampled_from("abc"),
+    )
     def ask(self, number: int, op: str, topic: str) -> None:
         named = {"pattern": topic} if op == "subscribe" else {"topic": topic, "method": "m"}
         effects = say(self.session, op=op, id=number, **named)

@@ -26,7 +26,8 @@ def written(tmp_path: Path, text: str, mode: int = 0o600) -> str:
 def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     path = str(tmp_path / "tokens.toml")
     full = Token(
-        "full", hash_of("a"), (parse_right("call,cast:nova,*/a.#,b", VERBS, VERBS), parse_right("publish:x", VERBS, VERBS)),
+        "full", hash_of("a"),
+        (parse_right("call,cast:nova,*/a.#,b", VERBS, VERBS), parse_right("publish:x", VERBS, VERBS)),
         expires=1_900_000_000.0, origins=("https://a.example",), messages_per_second=7.0, takes_context=True,
         context={"user": 'a "b" \n', "roles": ["x"], "n": 1, "deep": {"on": True, "f": 1.5}},
     )  # fmt: skip
@@ -43,9 +44,14 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
 def test_an_edit_that_fails_changes_nothing(tmp_path: Path) -> None:
     path = written(tmp_path, HEAD + "rights = []\n")
     before = Path(path).read_bytes()
-    with pytest.raises(RuntimeError), edited_tokens(path) as tokens:
-        tokens.clear()
-        raise RuntimeError
+
+    def fail() -> None:
+        with edited_tokens(path) as tokens:
+            tokens.clear()
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
     assert Path(path).read_bytes() == before
 
 
@@ -57,7 +63,8 @@ def test_two_editors_take_turns(tmp_path: Path) -> None:
             tokens.append(Token(f"t{number}", hash_of(str(number))))
 
     threads = [gevent.get_hub().threadpool.spawn(add, number) for number in range(8)]
-    gevent.joinall(threads, timeout=20, raise_error=True)
+    for thread in threads:
+        thread.get(timeout=20)
     assert len(read_tokens(path)) == 8
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -92,7 +94,7 @@ def test_a_message_is_the_same_however_it_is_cut(text: str, parts: int, data: st
     body = text.encode()
     cuts = sorted(data.draw(st.lists(st.integers(0, len(body)), min_size=parts, max_size=parts)))
     edges = [0, *cuts, len(body)]
-    fragments = [body[a:b] for a, b in zip(edges, edges[1:], strict=False)]
+    fragments = [body[a:b] for a, b in pairwise(edges)]
     stream = b"".join(
         frame(CONTINUATION if n else TEXT, each, is_last=n == len(fragments) - 1) for n, each in enumerate(fragments)
     )
