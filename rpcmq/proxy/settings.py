@@ -141,7 +141,7 @@ class LimitSettings:
     target_bytes: int = setting(8 * _KIB, size(64, 60 * _KIB), "longest target of a request")
     header_bytes: int = setting(32 * _KIB, size(256, _MIB), "all fields of a request")
     header_count: int = setting(100, integer(8, 10_000), "number of fields of a request")
-    body_bytes: int = setting(16 * _MIB, size(0, 32 * _MIB), "longest body of a request")
+    body_bytes: int = setting(_GIB, size(0), "longest body of a request")
     header_seconds: float = setting(10.0, seconds(0.1, 3600), "from a request's first byte to the end of its head")
     idle_seconds: float = setting(60.0, seconds(0.1, _DAY), "silence between two requests of a connection")
     min_rate: int = setting(512, size(0), "bytes a second at which bodies must come and responses be read")

@@ -43,7 +43,7 @@ from rpcmq.proxy.store.tiers import TieredStore
 __all__ = ["Handler"]
 
 #: Bodies of requests up to this size are read before they are sent on, so that they can be sent again.
-_BODY_AT_HAND = 32 * 1024 * 1024
+_BODY_AT_HAND = 256 * 1024
 #: Stored responses that are revalidated at once while clients have been answered.
 _BACKGROUND = 256
 #: Requests that a 304 for something that is not stored leads to, for one request of a client.
