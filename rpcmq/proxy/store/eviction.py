@@ -7,12 +7,14 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 
-from rpcmq.proxy.store.folder import Folder, room_of
+from rpcmq.proxy.store.folder import Folder
 
 __all__ = ["Evictor"]
 
 #: Folders whose files are compared at once, and the candidates that are remembered of them.
 _SAMPLE, _CANDIDATES = 16, 128
+#: Samples that are taken until one has a file.
+_ATTEMPTS = 8
 #: The most files that one call removes.
 _MOST = 1000
 
@@ -47,32 +49,31 @@ class Evictor:
                 return True
             if not self._candidates:
                 self._sample()
-                if not self._candidates:
-                    return False
+            if not self._candidates:
+                return False
             used = self._remove(*self._candidates.pop(), used)
         return used <= self._max_bytes
 
     def _remove(self, used_at: float, path: str, used: int) -> int:
         try:
-            status = os.stat(path)
-            if status.st_mtime > used_at:
+            if os.stat(path).st_mtime > used_at:
                 # It was used since it became a candidate.
                 return used
-            os.unlink(path)
         except FileNotFoundError:
             return used
+        left = self._folder.unlink(path)
+        if left is None:
+            return used
         self._on_evicted()
-        return self._folder.account(-room_of(status.st_size), -1)
+        return left
 
     def _sample(self) -> None:
         found: list[tuple[float, str]] = []
-        for leaf in self._some_leaves():
-            try:
-                with os.scandir(leaf) as entries:
-                    found += [(entry.stat().st_mtime, entry.path) for entry in entries]
-            except FileNotFoundError:
-                # It, or a file of it, has just been removed.
-                continue
+        for _ in range(_ATTEMPTS):
+            for leaf in self._some_leaves():
+                found += _files(leaf)
+            if found:
+                break
         found.sort(reverse=True)
         # The younger half of a sample is no candidate, where there is more than a sample.
         self._candidates = found[-min(_CANDIDATES, max(1, len(found) // 2)) :]
@@ -94,3 +95,16 @@ class Evictor:
             if len(leaves) >= _SAMPLE:
                 break
         return leaves
+
+
+def _files(leaf: Path) -> list[tuple[float, str]]:
+    """Return the time of the last use, and the path, of each file of a folder, which goes if there is none."""
+    try:
+        with os.scandir(leaf) as entries:
+            found = [(entry.stat().st_mtime, entry.path) for entry in entries]
+        if not found:
+            os.rmdir(leaf)
+    except OSError:
+        # It, or a file of it, has just been removed, or it has got one.
+        return []
+    return found

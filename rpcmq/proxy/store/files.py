@@ -200,12 +200,11 @@ class FileStore:
         if not self._log.current().may_be_stored(entry):
             return False
         path = self._folder.place(entry.key, entry.variant)
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         try:
             replaced = room_of(os.stat(path).st_size)
         except FileNotFoundError:
             replaced = 0
-        os.rename(tmp, path)
+        self._folder.put_in_place(tmp, path)
         self._folder.account(-replaced, 0 if replaced else 1)
         self._counters.stored += 1
         if not replaced:
@@ -280,15 +279,10 @@ class FileStore:
     def _unlink(self, path: Path) -> bool:
         """Remove a file; return whether it was there."""
         try:
-            size = os.stat(path).st_size
-            os.unlink(path)
-        except FileNotFoundError:
-            return False
+            return self._folder.unlink(path) is not None
         except OSError:
             self._counters.failed += 1
             return False
-        self._folder.account(-room_of(size), -1)
-        return True
 
     def _sweep(self, now: float) -> Iterator[None]:
         """Read all heads, remove what is purged, damaged, or of no use at ``now``, and correct the room that is

@@ -67,6 +67,45 @@ class Folder:
             return []
         return [folder / name for name in names if name.startswith(digest)]
 
+    def put_in_place(self, tmp: Path, place: Path) -> None:
+        """Give the file at ``tmp`` its place.
+
+        Raises:
+            OSError: the disk does not let it.
+        """
+        for _ in range(10):
+            place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            try:
+                os.rename(tmp, place)
+                return
+            except FileNotFoundError:
+                # Another process has just removed the folder, which was empty.
+                if not tmp.exists():
+                    raise
+        raise OSError(f"{place.parent} is removed again and again")
+
+    def unlink(self, path: str | Path) -> int | None:
+        """Remove a stored response, and its folder where that is empty then; return the bytes that all take now.
+
+        None: it was not there.
+
+        Raises:
+            OSError: the disk does not let it.
+        """
+        try:
+            size = os.stat(path).st_size
+            os.unlink(path)
+        except FileNotFoundError:
+            return None
+        used = self.account(-room_of(size), -1)
+        try:
+            # Who makes room looks for files in some folders only: those without any are to be few.
+            os.rmdir(os.path.dirname(path))
+        except OSError:
+            # It is not empty, or has just been removed.
+            return used
+        return used
+
     def new_file(self) -> Path:
         """Return the path of a file to be written, which no other process uses."""
         self._numbers += 1

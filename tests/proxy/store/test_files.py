@@ -49,7 +49,18 @@ def test_the_folder_stays_within_its_room(tmp_path: Path) -> None:
     for number in range(150):
         put(store, entry(f"/{number}"), b"x" * rng.randrange(50_000))
         assert taken(tmp_path) <= room and store.statistics().size_bytes == taken(tmp_path)
-    assert store.statistics().evicted > 50 and store.find("https://example.com/149")
+        assert store.find(f"https://example.com/{number}"), "there is always room for the latest"
+    assert store.statistics().evicted > 50
+
+
+def test_folders_that_are_empty_do_not_hide_those_that_are_not(tmp_path: Path) -> None:
+    store = FileStore(tmp_path, 50_000)
+    assert put(store, entry("/1"), b"x" * 40_000) is not None
+    for number in range(500):
+        (tmp_path / f"{number % 256:02x}" / f"{number // 2 % 256:02x}").mkdir(parents=True, exist_ok=True)
+    for _ in range(20):
+        store._evictor.make_room(10**9)
+    assert not store.find("https://example.com/1")
 
 
 def test_what_was_used_least_recently_goes_first(tmp_path: Path) -> None:
