@@ -62,6 +62,10 @@ class Headers:
         """Return these fields with ``value`` in place of all fields called ``name``, at the end."""
         return Headers((*self.without((name.lower(),)).fields, (name, value)))
 
+    def has_any(self, names: frozenset[str]) -> bool:
+        """Whether there is a field whose name, in small letters, is in ``names``."""
+        return not names.isdisjoint(self._values())
+
     def names(self) -> Iterable[str]:
         """Return the names in small letters, each once."""
         return self._values().keys()

@@ -29,7 +29,7 @@ _STATED = re.compile(rf"\s*{_ENTITY_TAG.pattern}\s*(?:,|$)")
 
 def has_conditions(headers: Headers) -> bool:
     """Whether a request has a field of :data:`CONDITIONS`."""
-    return any(name in headers for name in CONDITIONS)
+    return headers.has_any(CONDITIONS)
 
 
 def without_conditions(headers: Headers) -> Headers:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from urllib.parse import urljoin, urlsplit
 
 from rpcmq.proxy.caching.policy import CachePolicy
@@ -63,6 +64,7 @@ def _key(scheme: str, authority: str, target: str, policy: CachePolicy) -> str:
     return f"{_origin(scheme, authority)}{target}"
 
 
+@lru_cache(maxsize=1024)
 def _origin(scheme: str, authority: str) -> str:
     scheme = scheme.lower()
     return f"{scheme}://{authority.lower().removesuffix(_DEFAULT_PORTS.get(scheme, ':'))}"

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from rpcmq.proxy.caching.cache_status import forwarded, hit, with_status
-from rpcmq.proxy.caching.conditions import with_conditions, without_conditions
+from rpcmq.proxy.caching.conditions import has_conditions, with_conditions, without_conditions
 from rpcmq.proxy.caching.dates import format_date
-from rpcmq.proxy.caching.decisions import Answer, Decision, Forward, ForwardReason, Serve
+from rpcmq.proxy.caching.decisions import Answer, Decision, Forward, ForwardReason, Serve, Span
 from rpcmq.proxy.caching.directives import (
     MOST_SECONDS,
     NO_DIRECTIVES,
@@ -27,6 +27,8 @@ from rpcmq.proxy.messages import Headers, RequestHead, ResponseHead
 
 __all__ = ["decide", "error_answer", "follow", "serve", "unconditional"]
 
+_OF_A_BODY = frozenset(("content-length", "transfer-encoding"))
+
 
 def decide(request: RequestHead, stored: Sequence[StoredResponse], now: float, policy: CachePolicy) -> Decision:
     """Return the way to treat ``request``.
@@ -40,7 +42,7 @@ def decide(request: RequestHead, stored: Sequence[StoredResponse], now: float, p
     key = cache_key(request, policy)
     if request.method not in ("GET", "HEAD"):
         return Forward(key, request, request, ForwardReason.METHOD)
-    if _has_body(request.headers):
+    if request.headers.has_any(_OF_A_BODY) and _has_body(request.headers):
         # A body of GET means nothing by RFC 9110 section 9.3.1, and a lot to some origins.
         return Forward(key, request, request, ForwardReason.BYPASS)
     directives = request_directives(request.headers, policy)
@@ -116,9 +118,13 @@ def error_answer(forward: Forward, status: int, reason: str, text: str, now: flo
 
 def _served(entry: StoredResponse, request: RequestHead, status: str, now: float, policy: CachePolicy) -> Serve:
     own = (("Age", str(min(int(entry.age(now)), MOST_SECONDS))), ("Cache-Status", status))
+    size = entry.body_size
+    if size > 0 and entry.status == 200 and request.method == "GET" and not has_conditions(request.headers):
+        # As below, for the requests that most are.
+        fields = (*entry.headers.fields, *own, ("Content-Length", str(size)))
+        return Serve(entry, ResponseHead(200, Headers(fields), entry.reason), (Span(0, size),))
     head = ResponseHead(entry.status, Headers((*entry.headers.fields, *own)), entry.reason)
-    size = entry.body_size if entry.body_size >= 0 else None
-    return Serve(entry, *present(request, head, size, now, policy))
+    return Serve(entry, *present(request, head, size if size >= 0 else None, now, policy))
 
 
 def _is_acceptable(entry: StoredResponse, left: float, directives: Directives, now: float, policy: CachePolicy) -> bool:

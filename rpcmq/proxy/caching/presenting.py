@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hashlib import blake2b
 
-from rpcmq.proxy.caching.conditions import is_not_modified, is_same_range
+from rpcmq.proxy.caching.conditions import has_conditions, is_not_modified, is_same_range
 from rpcmq.proxy.caching.decisions import BodyPlan, Span, plan_size
 from rpcmq.proxy.caching.policy import CachePolicy
 from rpcmq.proxy.caching.ranges import multipart, parse_ranges, satisfiable
@@ -28,7 +28,7 @@ def present(
     The returned head has Content-Length where that is known. A body of None is all of it.
     """
     # Conditions are about a response that would have been a success (RFC 9110 section 13.2.1).
-    if 200 <= head.status < 300 and _may_have_conditions(request.headers):
+    if has_conditions(request.headers) and 200 <= head.status < 300:
         if is_not_modified(request.headers, head.headers, now):
             return ResponseHead(304, _without_content(head.headers), "Not Modified"), ()
         if request.method == "GET" and head.status == 200 and size is not None and "range" in request.headers:
@@ -39,10 +39,6 @@ def present(
         return head, () if request.method == "HEAD" else None
     whole = ResponseHead(head.status, _with_length(head, size), head.reason)
     return whole, () if request.method == "HEAD" or not size else (Span(0, size),)
-
-
-def _may_have_conditions(headers: Headers) -> bool:
-    return "if-none-match" in headers or "if-modified-since" in headers or "range" in headers
 
 
 def _with_length(head: ResponseHead, size: int) -> Headers:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from hashlib import blake2b
 
 from rpcmq.proxy.caching.dates import parse_date
@@ -56,10 +57,13 @@ def _latest(entries: Sequence[StoredResponse], now: float) -> StoredResponse:
 
 
 def _normal(name: str, request: Headers) -> str | None:
-    """Return the value of a field in a form that is the same for values that mean the same by its definition."""
     value = request.joined(name)
-    if value is None:
-        return None
+    return None if value is None else _normal_value(name, value)
+
+
+@lru_cache(maxsize=4096)
+def _normal_value(name: str, value: str) -> str:
+    """Return the value of a field in a form that is the same for values that mean the same by its definition."""
     if name not in _ANY_CASE:
         return ", ".join(" ".join(each.split()) for each in list_members(value)) if "," in value else value
     members = [_normal_member(each) for each in list_members(value.lower())]

@@ -68,7 +68,7 @@ def told(draw: st.DrawFn, number: int) -> Told:
 
 
 @given(st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_nothing_is_served_that_may_not_be(data: st.DataObject) -> None:
     cache = SmallCache(policy=CachePolicy(stale_if_disconnected=0))
     sent: dict[str, Told] = {}

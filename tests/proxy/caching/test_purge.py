@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rpcmq.proxy.caching import MalformedEntry, MalformedPurge, Purge, PurgeKind, StoredResponse
@@ -87,6 +87,7 @@ def test_a_purge_travels(kind: PurgeKind) -> None:
 @given(
     st.recursive(st.none() | st.text() | st.floats() | st.booleans(), lambda inner: st.dictionaries(st.text(), inner))
 )
+@settings(max_examples=40, deadline=None)
 def test_other_values_are_malformed(value: object) -> None:
     given = cast("dict[str, Any]", value)
     with pytest.raises(MalformedPurge):
