@@ -27,6 +27,7 @@ MORE_TESTS := tests/latency/jobs/test_stream_process.py \
 	tests/latency/jobs/test_session.py::test_java_that_hangs_is_killed_when_the_session_is_to_end \
 	tests/latency/jobs/test_session.py::test_java_that_ends_while_it_is_stopped_is_an_error_and_leaves_nothing \
 	tests/store \
+	tests/proxy/conformance \
 	tests/queue_server \
 	tests/faults/test_queue_takeover.py \
 	tests/faults/test_queue_bad_input.py \
@@ -57,7 +58,6 @@ MORE_TESTS := tests/latency/jobs/test_stream_process.py \
 	tests/integration/test_mesh_deaths.py \
 	tests/integration/test_lost_wakeups.py::test_40_000_messages \
 	tests/faults/test_crowd.py::test_a_small_crowd \
-	tests/faults/test_proxy.py \
 	tests/faults/test_topics_in_a_ring.py::test_a_router_is_killed \
 	tests/cli/test_drill.py \
 	tests/cli/test_bench.py \
@@ -151,7 +151,7 @@ format: setup ## let ruff format and fix what it can
 	@$(PY) -m ruff format $(CODE) $(DRIVER)
 
 lock: $(VENV)/.tools ## resolve pyproject.toml anew into requirements/*.txt
-	@$(COMPILE) --upgrade --extra gateway --extra latency --extra postgres --extra proxy --extra queue --group dev -o requirements/dev.txt pyproject.toml
+	@$(COMPILE) --upgrade --extra latency --extra postgres --extra proxy --extra queue --group dev -o requirements/dev.txt pyproject.toml
 	@$(COMPILE) --upgrade --constraint requirements/dev.txt -o requirements/runtime.txt pyproject.toml
 	@$(COMPILE) --upgrade --constraint requirements/dev.txt --group bench -o requirements/bench.txt
 	@$(COMPILE) --upgrade --constraint requirements/dev.txt --group docs -o requirements/docs.txt

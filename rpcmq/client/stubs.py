@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ParamSpec, TypedDict, TypeVar, Unpack
 
-from rpcmq.client.hedging import HedgeAfter
 from rpcmq.client.interface import Interface, Method
 from rpcmq.client.options import CallOptions
 from rpcmq.client.request import current_request
@@ -23,17 +22,7 @@ S = TypeVar("S")
 
 #: The options that each verb takes.
 _TAKEN = {
-    "call": (
-        "timeout",
-        "idempotent",
-        "mandatory",
-        "retry",
-        "sign_of_life",
-        "direct",
-        "first_of",
-        "hedge_after",
-        "exception_wins",
-    ),
+    "call": ("timeout", "idempotent", "mandatory", "retry", "sign_of_life", "direct"),
     "multicall": ("timeout", "mandatory"),
     "cast": ("timeout", "idempotent", "mandatory", "confirm", "ttl"),
     "fanout_cast": ("timeout", "confirm"),
@@ -51,9 +40,6 @@ class StubOptions(TypedDict, total=False):
     direct: bool | None
     confirm: bool | None
     ttl: float | None
-    first_of: int | None
-    hedge_after: HedgeAfter | None
-    exception_wins: bool | None
     on_progress: Callable[[Any], None] | None
 
 

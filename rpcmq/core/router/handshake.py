@@ -226,5 +226,4 @@ class Handshake:
             stamps=self._links.stamps,
             takes_back=True,
             request_streams=True,
-            hedges=True,
         ).message()

@@ -104,11 +104,7 @@ class OriginConnection:
         try:
             sock.settimeout(idle_seconds)
             if isinstance(body, bytes):
-                data = head + body if body else head
-                # Of what is short all is sent at once; sendall would prepare for more.
-                sent = sock.send(data)
-                if sent < len(data):
-                    sock.sendall(memoryview(data)[sent:])
+                sock.sendall(head + body)
             else:
                 sock.sendall(head)
                 sent_all = self._send_chunks(body)
