@@ -22,8 +22,9 @@ log = logging.getLogger("rpcmq.queue")
 _LOGGED = 60.0
 #: Seconds without movement from which on somebody may ask what the items wait for.
 _STILL = 1.0
-#: The ends of attempts after which an item may be dead.
+#: The ends of attempts after which an item may be dead, and those of items that are not tried any more.
 _ENDS = ("failed", LOST, IN_DOUBT, "rejected", "expired", "damaged", "refused")
+_UNTRIED = {"expired": "expired", "damaged": "damaged", "refused": "refused, whose id another item has"}
 #: Seconds in which a worker that is free answers, and for which an answer is believed.
 _PING, _BELIEVED = 0.5, 1.0
 
@@ -84,10 +85,9 @@ class Watch:
         dead, self._counted = counters["dead"] - self._counted["dead"], counters.copy()
         if dead:
             name = self._queue.name
-            refused = ends["refused"]
-            attempts = ", ".join(f"{count} {end}" for end, count in ends.items() if count and end != "refused")
+            attempts = ", ".join(f"{count} {end}" for end, count in ends.items() if count and end not in _UNTRIED)
             reasons = [f"attempts: {attempts}"] if attempts else []
-            reasons += [f"refused: {refused}, whose id another item has"] if refused else []
+            reasons += [f"{ends[end]} {text}" for end, text in _UNTRIED.items() if ends[end]]
             of = "; ".join(reasons)
             text = f"queue {name!r}: {dead} item(s) died{f' ({of})' if of else ''}: rpcmq queue dead {name}"
             log_event(log, logging.WARNING, "items dead", text, queue=name, items=dead, **ends)

@@ -88,17 +88,20 @@ def test_items_that_have_died_are_told_of_together(caplog: pytest.LogCaptureFixt
     assert [record.getMessage() for record in caplog.records] == [text]
 
 
-def test_refused_items_are_told_of_with_their_reason(caplog: pytest.LogCaptureFixture) -> None:
+def test_items_that_were_not_tried_are_told_of_with_their_reason(caplog: pytest.LogCaptureFixture) -> None:
     queue = Queue()
     with caplog.at_level(logging.WARNING, "rpcmq.queue"):
         queue.counters.update(dead=1, refused=1)
         queue.watch.observe(1.0)
         queue.counters.update(dead=2, refused=1, failed=3)
         queue.watch.observe(2.0)
+        queue.counters.update(dead=5, expired=3, damaged=2)
+        queue.watch.observe(3.0)
     shown = "rpcmq queue dead billing"
     assert [record.getMessage() for record in caplog.records] == [
-        f"queue 'billing': 1 item(s) died (refused: 1, whose id another item has): {shown}",
-        f"queue 'billing': 2 item(s) died (attempts: 3 failed; refused: 1, whose id another item has): {shown}",
+        f"queue 'billing': 1 item(s) died (1 refused, whose id another item has): {shown}",
+        f"queue 'billing': 2 item(s) died (attempts: 3 failed; 1 refused, whose id another item has): {shown}",
+        f"queue 'billing': 5 item(s) died (3 expired; 2 damaged): {shown}",
     ]
 
 

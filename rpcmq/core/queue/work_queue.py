@@ -168,7 +168,7 @@ class WorkQueue:
         """A postponed item is due."""
         self.tally.in_hand += 1
         if isinstance(item, Damaged):
-            return self._bury_damaged(now, item)
+            return self._bury_as_it_is(now, item)
         self.lanes.became_due(item)
         self.on_ready()
 
@@ -199,7 +199,7 @@ class WorkQueue:
             if item is None:
                 return None
             if isinstance(item, Damaged):
-                self._bury_damaged(now, item)
+                self._bury_as_it_is(now, item)
                 continue
             if self._held and (key := (item.lane.priority, item.number)) in self._held:
                 self._held[key] = item
@@ -207,12 +207,10 @@ class WorkQueue:
             try:
                 envelope = Envelope.from_bytes(item.body)
             except ValueError as error:
-                ending = Ending(self.wall(now), "", "damaged", str(error))
-                self._bury(item, Story.from_bytes(item.state).with_ending(ending), unique=b"")
+                self._bury_as_it_is(now, item, text=str(error))
                 continue
             if envelope.expires and self.wall(now) >= envelope.expires:
-                ending = Ending(self.wall(now), "", "expired", "nobody wanted it any more")
-                self._bury(item, Story.from_bytes(item.state).with_ending(ending), unique=envelope.unique or None)
+                self._bury_as_it_is(now, item, "expired", "nobody wanted it any more", envelope.unique or None)
             elif envelope.series and now < self.lanes.doubt_until:
                 # Nobody knows of which series an item runs since the former life.
                 self.lanes.set_aside(item)
@@ -387,10 +385,13 @@ class WorkQueue:
         release = [] if unique is None else [Release(item.lane, item.number, unique)]
         self._store.apply([Bury(item.lane, item.number, ending.at, story.to_bytes()), *release], buried)
 
-    def _bury_damaged(self, now: float, item: Damaged) -> None:
-        ending = Ending(self.wall(now), "", "damaged", "its row in the store is not as it was written")
-        self._bury(item, Story().with_ending(ending), unique=b"")
-        self.counters["damaged"] += 1
+    def _bury_as_it_is(
+        self, now: float, item: Stored | Damaged, outcome: str = "damaged",
+        text: str = "its row in the store is not as it was written", unique: bytes | None = b"",
+    ) -> None:  # fmt: skip
+        story = Story() if isinstance(item, Damaged) else Story.from_bytes(item.state)
+        self.counters[outcome] += 1
+        self._bury(item, story.with_ending(Ending(self.wall(now), "", outcome, text)), unique=unique)
 
     def _free(self, given: Given) -> None:
         """A worker, and the item's series, are free for another one."""

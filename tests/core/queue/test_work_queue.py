@@ -55,6 +55,7 @@ def test_an_item_that_expires_before_its_turn_is_dead(world: World) -> None:
     assert world.take_all() == [b"long"]
     world.run()
     assert [story.endings[0].outcome for story in stories(world)] == ["expired"]
+    assert world.queue.counters["expired"] == 1
 
 
 def test_concurrency_rate_and_pause(world: World) -> None:
