@@ -73,6 +73,9 @@ CREATE TABLE uniques (
 CREATE TABLE notes (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
 """
 
+#: By the version that each makes, of the one before.
+_STEPS = {4: "CREATE INDEX dead_in_order ON dead (queue, place)"}
+
 
 def open_file(path: Path, vfs: str | None = None) -> apsw.Connection:
     """Open the store in ``path``, which is made if it is not there.
@@ -106,10 +109,10 @@ def _keep_private(path: Path) -> None:
     # Where this fails, SQLite says why the file cannot be had; whoever may write to a file of another one may go on.
     with suppress(OSError):
         # A file that is there is not opened: to close it would end the locks of whoever has it open in this process.
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _MODE))
+        os.close(os.open(path.resolve(), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _MODE))
     for name in (path, path.with_name(f"{path.name}-wal")):
         with suppress(OSError):
-            # A link may lead to anything.
+            # A link may lead to anything that is there.
             if stat.S_ISREG(name.lstat().st_mode):
                 name.chmod(_MODE)
 
@@ -137,7 +140,8 @@ def _prepare(connection: apsw.Connection, path: Path, vfs: str | None) -> None:
     connection.pragma("cache_size", -_CACHE_KIB)
     connection.pragma("temp_store", "memory")
     connection.execute("BEGIN IMMEDIATE")
-    _write_log_again(path, vfs)
+    # Of the file that a link leads to, the log stands beside that.
+    _write_log_again(connection.filename_wal, vfs)
     application, version = connection.pragma("application_id"), connection.pragma("user_version")
     if application == version == 0 and not connection.execute("SELECT count(*) FROM sqlite_schema").get:
         connection.execute(_TABLES)
@@ -148,19 +152,24 @@ def _prepare(connection: apsw.Connection, path: Path, vfs: str | None) -> None:
     elif version > SCHEMA_VERSION:
         text = f"it has version {version}, and this rpcmq knows {SCHEMA_VERSION}: start the later one that has used it"
         raise StoreError(f"queue store {path}: {text}")
-    elif version < SCHEMA_VERSION:
-        text = f"it has version {version}, which no release has written: remove it"
+    elif version + 1 < min(_STEPS):
+        text = f"it has version {version}, which no release has written: move it away"
         raise StoreError(f"queue store {path}: {text}")
+    elif version < SCHEMA_VERSION:
+        for step in range(version + 1, SCHEMA_VERSION + 1):
+            connection.execute(_STEPS[step])
+        connection.pragma("user_version", SCHEMA_VERSION)
+        log.info("queue store %s: of version %d, is of version %d now", path, version, SCHEMA_VERSION)
     connection.execute("COMMIT")
 
 
-def _write_log_again(path: Path, vfs: str | None) -> None:
-    """Write what is in the write-ahead log where it is, and sync it; nobody else may have it open.
+def _write_log_again(name: str, vfs: str | None) -> None:
+    """Write what is in the write-ahead log ``name`` where it is, and sync it; nobody else may have it open.
 
     After a sync that failed, also one of an earlier process, Linux goes on to show what is not on the disk, and never
     writes it: it would be lost in a power cut, and with it all that is appended to it and was accepted.
     """
-    log_file = apsw.VFSFile(vfs or "", f"{path}-wal", [apsw.SQLITE_OPEN_WAL | apsw.SQLITE_OPEN_READWRITE, 0])
+    log_file = apsw.VFSFile(vfs or "", name, [apsw.SQLITE_OPEN_WAL | apsw.SQLITE_OPEN_READWRITE, 0])
     try:
         size = log_file.xFileSize()
         for offset in range(0, size, _CHUNK_BYTES):

@@ -7,6 +7,7 @@ import os
 import sqlite3
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from random import Random
 
@@ -32,7 +33,7 @@ from rpcmq.store.contract import (
     Verdict,
 )
 from rpcmq.store.sqlite import SqliteStore
-from rpcmq.store.sqlite_file import SCHEMA_VERSION
+from rpcmq.store.sqlite_file import SCHEMA_VERSION, abandon
 from tests.store.crash_disk import CrashDisk
 from tests.store.crashes import points_of
 
@@ -102,6 +103,45 @@ def test_what_a_link_leads_to_keeps_its_mode(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="it is no SQLite database"):
         SqliteStore(tmp_path / "queue.db")
     assert modes(tmp_path)["other"] == 0o644
+
+
+@pytest.mark.usefixtures("generous")
+def test_a_link_may_lead_to_another_disk(tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "queue.db").symlink_to(tmp_path / "disk" / "items.db")
+    for count in (0, 3):
+        store = SqliteStore(tmp_path / "queue.db")
+        assert len(store.read(LANE, 0, 10, 1000)) == count
+        store.apply(items(3))
+        assert modes(tmp_path / "disk") == {"items.db": 0o600, "items.db-wal": 0o600}
+        abandon(store._connection)
+
+
+# --- files of other versions ------------------------------------------------------------------------
+
+
+def test_a_file_of_an_earlier_version_is_taken_over_with_its_items(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "queue.db")
+    store.apply(items(3))
+    store.apply([Bury(LANE, 2, 1, b"dead")])
+    store.close()
+    with closing(sqlite3.connect(tmp_path / "queue.db")) as connection:
+        connection.execute("DROP INDEX dead_in_order")
+        connection.execute("PRAGMA user_version = 3")
+    for _ in range(2):
+        store = SqliteStore(tmp_path / "queue.db")
+        assert len(store._connection.execute("PRAGMA index_info(dead_in_order)").fetchall()) == 2
+        assert [item.number for item in store.read(LANE, 0, 10, 1000)] == [1, 3]
+        assert [item.number for item in store.read_dead(LANE.queue, Position(), 10, 1000)] == [2]
+        store.close()
+
+
+def test_a_file_of_before_all_of_them_is_left_as_it_is(tmp_path: Path) -> None:
+    SqliteStore(tmp_path / "queue.db").close()
+    with closing(sqlite3.connect(tmp_path / "queue.db")) as connection:
+        connection.execute("PRAGMA user_version = 2")
+    with pytest.raises(StoreError, match="it has version 2, which no release has written: move it away"):
+        SqliteStore(tmp_path / "queue.db")
 
 
 # --- files that cannot be used ---------------------------------------------------------------------
