@@ -58,6 +58,7 @@ MORE_TESTS := tests/latency/jobs/test_stream_process.py \
 	tests/integration/test_mesh_deaths.py \
 	tests/integration/test_lost_wakeups.py::test_40_000_messages \
 	tests/faults/test_crowd.py::test_a_small_crowd \
+	tests/faults/test_proxy.py \
 	tests/faults/test_topics_in_a_ring.py::test_a_router_is_killed \
 	tests/cli/test_drill.py \
 	tests/cli/test_bench.py \
@@ -151,7 +152,7 @@ format: setup ## let ruff format and fix what it can
 	@$(PY) -m ruff format $(CODE) $(DRIVER)
 
 lock: $(VENV)/.tools ## resolve pyproject.toml anew into requirements/*.txt
-	@$(COMPILE) --upgrade --extra latency --extra postgres --extra proxy --extra queue --group dev -o requirements/dev.txt pyproject.toml
+	@$(COMPILE) --upgrade --extra gateway --extra latency --extra postgres --extra proxy --extra queue --group dev -o requirements/dev.txt pyproject.toml
 	@$(COMPILE) --upgrade --constraint requirements/dev.txt -o requirements/runtime.txt pyproject.toml
 	@$(COMPILE) --upgrade --constraint requirements/dev.txt --group bench -o requirements/bench.txt
 	@$(COMPILE) --upgrade --constraint requirements/dev.txt --group docs -o requirements/docs.txt

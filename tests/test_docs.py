@@ -13,7 +13,9 @@ import pytest
 from gevent import subprocess
 
 from rpcmq import errors
+from rpcmq.adapters.settings import fields_of
 from rpcmq.config import ClientConfig, describe_fields
+from rpcmq.gateway.settings import GatewaySettings
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -24,6 +26,8 @@ ENDINGS = ("key", "md", "py", "secret", "toml")
 ROUTER_KEYS = {info.key for info in describe_fields()}
 #: Stand for any file, where the layout of the tree is explained.
 PLACEHOLDERS = {"rpcmq/core/router/x.py", "tests/core/router/test_x.py"}
+#: Settings of programs that have a page of their own.
+OTHER_KEYS = {"docs/gateway.md": {info.key for info in fields_of(GatewaySettings(), False)}}
 SECTIONS = {key.partition(".")[0] for key in ROUTER_KEYS}
 
 
@@ -84,8 +88,16 @@ def test_files_that_are_named_exist(name: str) -> None:
             assert (ROOT / quoted).exists(), f"{name} names {quoted}"
 
 
-#: Methods of every service, and the exchanges and the key of work queues.
-NO_MODULES = ("rpcmq.ping", "rpcmq.describe", "rpcmq.queue", "rpcmq.queue.admin", "rpcmq.queues", "rpcmq.work")
+#: Methods of every service, the exchanges and the key of work queues, and the subprotocol of the gateway.
+NO_MODULES = (
+    "rpcmq.1",
+    "rpcmq.ping",
+    "rpcmq.describe",
+    "rpcmq.queue",
+    "rpcmq.queue.admin",
+    "rpcmq.queues",
+    "rpcmq.work",
+)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -93,7 +105,7 @@ def test_settings_that_are_named_exist(name: str) -> None:
     for quoted in quoted_in(name):
         section, dot, rest = quoted.partition(".")
         if dot and section in SECTIONS and re.fullmatch(r"[a-z_]+", rest) and rest not in ENDINGS:
-            assert quoted in ROUTER_KEYS, f"{name} names the setting {quoted}"
+            assert quoted in ROUTER_KEYS | OTHER_KEYS.get(name, set()), f"{name} names the setting {quoted}"
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -117,7 +117,7 @@ def test_the_document_has_the_examples_that_an_implementer_needs() -> None:
     assert len(EXAMPLES) >= 9
     kinds = {Kind(header_of(fields)["kind"]) for example in EXAMPLES.values() for fields in example.messages}
     wanted = {Kind.HELLO, Kind.WELCOME, Kind.REGISTER, Kind.REQUEST, Kind.REPLY, Kind.CAST, Kind.SETTLE, Kind.ACK}
-    wanted |= {Kind.OCCUPIED, Kind.GIVE_BACK, Kind.REQUEST_GRANT, Kind.REQUEST_ITEM, Kind.REQUEST_END}
+    wanted |= {Kind.OCCUPIED, Kind.GIVE_BACK, Kind.HEDGE, Kind.REQUEST_GRANT, Kind.REQUEST_ITEM, Kind.REQUEST_END}
     assert wanted <= kinds
     assert any(len(example.messages) == 2 for example in EXAMPLES.values())
     assert any(len(example.frames) == 2 for example in EXAMPLES.values())

@@ -97,7 +97,7 @@ def test_kinds_and_flags_keep_their_numbers():
         "END": 0x16, "GRANT": 0x17, "ALIVE": 0x18, "CANCEL": 0x19, "SETTLE": 0x1A, "CONFIRM": 0x1B,
         "DELIVERED": 0x1C, "CLOCK_STAMP": 0x1D, "DROPPED": 0x1E,
         "REGISTER": 0x20, "REGISTERED": 0x21, "UNREGISTER": 0x22, "DECLARE": 0x23,
-        "OCCUPIED": 0x24, "GIVE_BACK": 0x25, "REQUEST_ITEM": 0x2A, "REQUEST_END": 0x2B,
+        "OCCUPIED": 0x24, "GIVE_BACK": 0x25, "HEDGE": 0x26, "REQUEST_ITEM": 0x2A, "REQUEST_END": 0x2B,
         "REQUEST_GRANT": 0x2C, "REQUEST_STOP": 0x2D, "SUBSCRIBE": 0x30, "SUBSCRIBED": 0x31,
         "UNSUBSCRIBE": 0x32, "PUBLISH": 0x33, "EVENT_CREDIT": 0x34, "LOST": 0x35, "INTRODUCE": 0x40,
         "INTRODUCTION": 0x41, "QUERY": 0x50, "ANSWER": 0x51, "ROUTERS": 0x60, "MEMBERS": 0x61, "INTEREST": 0x62,
@@ -107,7 +107,7 @@ def test_kinds_and_flags_keep_their_numbers():
     assert {name: value for name, value in vars(Flag).items() if name.isupper()} == {
         "DETACHED": 1, "FANOUT": 2, "MANDATORY": 4, "IDEMPOTENT": 8, "CONFIRM": 16, "RESENT": 32, "STREAM": 64,
         "ANSWER_WANTED": 128, "ACCEPTS_DILL": 256, "SEALED": 512, "NESTED": 1024, "NOT_AGAIN": 2048,
-        "TRIED": 0xF000,
+        "TRIED": 0xF000, "HEDGED": 0x1000,
     }  # fmt: skip
 
 

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import fields
 
 import click
 
+from rpcmq.adapters.settings import fields_of
 from rpcmq.cli.commands import group
 from rpcmq.cli.exit_codes import EXIT_CODES
+from rpcmq.cli.gateway import gateway_command
 from rpcmq.config import ClientConfig, FieldInfo, RouterConfig, describe_fields
+from rpcmq.gateway.settings import GatewaySettings
 
-__all__ = ["GENERATED", "commands", "exit_codes", "settings_of_a_client", "settings_of_a_router"]
+__all__ = [
+    "GENERATED",
+    "commands",
+    "exit_codes",
+    "settings_of_a_client",
+    "settings_of_a_router",
+    "settings_of_the_gateway",
+]
 
 _WIDTH = 88
 
@@ -35,13 +46,24 @@ def settings_of_a_client() -> str:
     return "\n".join(line for info in describe_fields(ClientConfig()) for line in _setting(info))
 
 
-def _setting(info: FieldInfo) -> Iterator[str]:
+def settings_of_the_gateway() -> str:
+    """The settings of the gateway, which come from its file; some have an option, too."""
+    options = {
+        found[1]: option.opts[0]
+        for option in gateway_command.params
+        if isinstance(option, click.Option) and (found := re.search(r"\[(\w+\.\w+)\]$", option.help or ""))
+    }
+    infos = [info._replace(env=None, flag=options.get(info.key)) for info in fields_of(GatewaySettings(), False)]
+    return "\n".join(line for info in infos for line in _setting(info, "the file only"))
+
+
+def _setting(info: FieldInfo, only: str = "an argument only") -> Iterator[str]:
     ways = [f"`{way}`" for way in (info.flag, info.env) if way]
     default = ", ".join(info.default) if isinstance(info.default, tuple) else info.default
     facts = [
         f"Default: {'none' if default == '' else f'`{default}`'}",
         f"accepts {info.kind.expected}",
-        ", ".join(ways) if ways else "an argument only",
+        ", ".join(ways) if ways else only,
     ]
     yield f"`{info.key}`"
     yield f": {_plain(info.help)}."
@@ -91,6 +113,7 @@ def exit_codes() -> str:
 GENERATED = {
     "settings of a router": settings_of_a_router,
     "settings of a client": settings_of_a_client,
+    "settings of the gateway": settings_of_the_gateway,
     "commands": commands,
     "exit codes": exit_codes,
 }

@@ -8,15 +8,16 @@ from time import monotonic
 from typing import Any
 
 from rpcmq.aio.bridge import Bridge
-from rpcmq.client.arguments import check_seconds
+from rpcmq.client.arguments import ONLY_ROUTED, check_seconds
 from rpcmq.client.results import progress_of, result_of
-from rpcmq.client.sender import ONLY_ROUTED, Target
+from rpcmq.client.sender import Target
 from rpcmq.client.thread_process import ThreadProcess
 from rpcmq.client.verbs import ClientVerbs
 from rpcmq.core.process.call import Call
 from rpcmq.core.process.direct_links import DirectLink
 from rpcmq.errors import UsageError
 from rpcmq.wire import Flag, Kind
+from rpcmq.wire.hedge import HedgeTerms
 
 __all__ = ["Caller"]
 
@@ -45,17 +46,18 @@ class Caller:
     async def call(
         self, ctx: Any, topic: Target, msg: Mapping[str, Any], timeout: float | None, flags: int,
         sign_of_life: float | None, on_progress: Callable[[Any], object] | None, traceparent: str | None,
+        hedge: HedgeTerms | None = None,
     ) -> Any:  # fmt: skip
         """See :meth:`rpcmq.client.sender.Sender.call`."""
         bridge, sender = self.bridge, self.sender
         progress = None if on_progress is None else self._progress(on_progress)
         seconds = sender.seconds(timeout)
         deadline = monotonic() + seconds
-        call = await self.start(_REQUEST, ctx, topic, msg, seconds, flags, sign_of_life, traceparent)
+        call = await self.start(_REQUEST, ctx, topic, msg, seconds, flags, sign_of_life, traceparent, hedge)
         await bridge.wait(call, False, progress)
         if call.error is not None and sender.learn_format(call):
             left = max(0.001, deadline - monotonic())
-            call = await self.start(_REQUEST, ctx, topic, msg, left, flags, sign_of_life, traceparent)
+            call = await self.start(_REQUEST, ctx, topic, msg, left, flags, sign_of_life, traceparent, hedge)
             await bridge.wait(call, False, progress)
         if bridge.posts:
             return result_of(bridge.process.payloads, call)
@@ -63,7 +65,7 @@ class Caller:
 
     async def start(
         self, kind: int, ctx: Any, topic: Target, msg: Mapping[str, Any], seconds: float | None, flags: int,
-        sign_of_life: float | None = None, traceparent: str | None = None,
+        sign_of_life: float | None = None, traceparent: str | None = None, hedge: HedgeTerms | None = None,
     ) -> Call:  # fmt: skip
         """See :meth:`rpcmq.client.sender.Sender.start`."""
         bridge = self.bridge
@@ -73,7 +75,7 @@ class Caller:
             await self._ready(self.sender.seconds(None) if seconds is None else seconds)
             if seconds is not None:
                 seconds = max(0.001, seconds - (monotonic() - began))
-        arguments = kind, ctx, topic, msg, seconds, flags, sign_of_life, traceparent
+        arguments = kind, ctx, topic, msg, seconds, flags, sign_of_life, traceparent, Call, 0, hedge
         if bridge.posts:
             return self.sender.start(*arguments)
         return await bridge.in_thread(self.sender.start, *arguments, undo=process.cancel)

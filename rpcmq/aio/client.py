@@ -12,8 +12,9 @@ from rpcmq.aio.queue_verbs import QueueVerbs
 from rpcmq.aio.stream import Stream
 from rpcmq.client.arguments import check_progress, request_body
 from rpcmq.client.client import Client as PlainClient
+from rpcmq.client.hedging import HedgeAfter, hedge_terms, refuse_hedge
 from rpcmq.client.middleware import OutgoingRequest
-from rpcmq.client.options import CallOptions, Defaults
+from rpcmq.client.options import CallOptions, Defaults, check_hedge
 from rpcmq.client.retry import Retry
 from rpcmq.client.sender import Target
 from rpcmq.client.shared_client import refuse_beside_a_client
@@ -95,12 +96,16 @@ class Client(EventVerbs, QueueVerbs):
         on_progress: Callable[[Any], object] | None = None,
         retry: Retry | int | bool | None = None,
         direct: bool | None = None,
+        first_of: int | None = None,
+        hedge_after: HedgeAfter | None = None,
+        exception_wins: bool | None = None,
         traceparent: str | None = None,
     ) -> Any:
         """Ask one consumer of ``topic`` and wait for its answer. See :meth:`rpcmq.Client.call`.
 
         Args:
             ctx, topic, msg, timeout, idempotent, mandatory, sign_of_life, retry, direct, traceparent: as there.
+            first_of, hedge_after, exception_wins: as there.
             on_progress: called in the task with each value that the handler reports; may be ``async``.
         """
         if on_progress is not None:
@@ -108,14 +113,19 @@ class Client(EventVerbs, QueueVerbs):
         if retry or self._layered:
             options = CallOptions(
                 timeout=timeout, idempotent=idempotent, mandatory=mandatory, retry=retry, sign_of_life=sign_of_life,
-                direct=direct,
+                direct=direct, first_of=first_of, hedge_after=hedge_after, exception_wins=exception_wins,
             )  # fmt: skip
+            check_hedge(options, self._defaults, topic)
             return await self._through(OutgoingRequest("call", ctx, topic, msg, options, on_progress, traceparent))
-        caller, flags = self.caller, flags_of(idempotent, mandatory)
+        caller, flags, hedge = self.caller, flags_of(idempotent, mandatory), None
+        if first_of is not None or hedge_after is not None:
+            hedge = hedge_terms(first_of, hedge_after, exception_wins)
+            if hedge is not None:
+                refuse_hedge(idempotent, direct)
         if direct:
             call = caller.call_directly
             return await call(ctx, topic, msg, timeout, flags, sign_of_life, on_progress, traceparent)
-        return await caller.call(ctx, topic, msg, timeout, flags, sign_of_life, on_progress, traceparent)
+        return await caller.call(ctx, topic, msg, timeout, flags, sign_of_life, on_progress, traceparent, hedge)
 
     async def cast(
         self,
@@ -265,7 +275,8 @@ class Client(EventVerbs, QueueVerbs):
             case "call" if options.direct:
                 return await caller.call_directly(*message, timeout, flags, options.sign_of_life, progress, trace)
             case "call":
-                return await caller.call(*message, timeout, flags, options.sign_of_life, progress, trace)
+                silence, hedge = options.sign_of_life, options.hedge
+                return await caller.call(*message, timeout, flags, silence, progress, trace, hedge)
             case "multicall":
                 return self._stream(*message, timeout, flags & _MANDATORY)
             case "cast":

@@ -24,6 +24,7 @@ from rpcmq.client.router_links import ServingLink
 from rpcmq.client.served_methods import ServedMethods
 from rpcmq.client.task_answers import accepted_by
 from rpcmq.core.process.task import Task
+from rpcmq.core.process.task_states import TaskState
 from rpcmq.errors import Outcome
 from rpcmq.transport.shell import Handle, Workers
 from rpcmq.wire import Address, Kind
@@ -34,6 +35,7 @@ log = logging.getLogger("rpcmq.service")
 
 _REPLY, _ITEM, _ALIVE = int(Kind.REPLY), int(Kind.ITEM), int(Kind.ALIVE)
 _END: Any = object()
+_CANCELLED = TaskState.CANCELLED
 
 
 class LoopConsumer(Consumer):
@@ -129,6 +131,9 @@ class LoopConsumer(Consumer):
                 if not self._is_awaited(task):
                     self._post(self._drop, task)
                     return
+            elif task.state is _CANCELLED:
+                self._post(self._drop, task)
+                return
             body = self._body(task) if bridge.posts else await bridge.in_thread(self._body, task)
             if task.is_call and "keepalive" in body:
                 keepalive = await bridge.run(self._keep_alive, task, float(body["keepalive"]))

@@ -34,6 +34,7 @@ COMMANDS = {
     "sub": ("events", "Print the events whose topics match a pattern."),
     "serve": ("serve", "Serve the public methods of an object on a topic."),
     "proxy": ("proxy", "Serve sites from a cache, over HTTPS: an HTTP reverse proxy."),
+    "gateway": ("gateway", "Let browsers and other languages in: JSON over WebSocket."),
     "syslog": ("syslog", "Take messages of syslog, and publish each as an event."),
     "ls": ("listing", "List processes, topics, consumers, credit, and what is in flight."),
     "describe": ("listing", "Show the methods that are served on a topic."),

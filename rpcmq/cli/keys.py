@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import click
 
 from rpcmq.cli.exit_codes import ExitCode
+from rpcmq.cli.moments import parse_moment
 from rpcmq.cli.options import State, json_option
 from rpcmq.cli.output import Output, add_row, print_folded, print_json, table
 from rpcmq.cli.text import plain
+from rpcmq.core.common.right_tables import parse_right
 from rpcmq.core.router.rights import ALL_VERBS, EVERYTHING, KNOWN_VERBS, Key, Right
 from rpcmq.errors import ConfigError, UsageError
 from rpcmq.payload.format import accept_mask_with_json, accept_names
@@ -172,19 +173,10 @@ def keys_command() -> None:
 
 
 def _right(text: str) -> Right:
-    """``VERBS:TOPICS`` or ``VERBS:EXCHANGES/TOPICS``, each a list with commas."""
-    verbs, colon, where = text.partition(":")
-    exchanges, slash, topics = where.rpartition("/")
-    names = ALL_VERBS if verbs == "all" else tuple(verbs.split(","))
-    if not colon or not topics or set(names) - set(KNOWN_VERBS):
-        raise UsageError(
-            f"--allow {text!r}: expected VERBS:TOPICS as 'call,cast:compute.#', or VERBS:EXCHANGE/TOPICS; "
-            f"verbs: all, {', '.join(ALL_VERBS)}; mesh for another router"
-        )
-    patterns = tuple(topics.split(","))
-    if any("" in pattern.split(".") for pattern in patterns):
-        raise UsageError(f"--allow {text!r}: a topic pattern is words between dots, none empty")
-    return Right(frozenset(names), patterns, tuple(exchanges.split(",")) if slash else ("",))
+    try:
+        return parse_right(text, KNOWN_VERBS, ALL_VERBS)
+    except ValueError as error:
+        raise UsageError(f"--allow {text!r}: {error}") from None
 
 
 def _formats(names: tuple[str, ...]) -> int | None:
@@ -195,18 +187,6 @@ def _formats(names: tuple[str, ...]) -> int | None:
         return accept_mask_with_json(names)
     except UsageError as error:
         raise UsageError(f"--format {', '.join(names)}: {error}") from None
-
-
-def _until(text: str | None) -> datetime | None:
-    if text is None:
-        return None
-    if days := re.fullmatch(r"([0-9]{1,5})d", text):
-        return datetime.now(UTC).replace(microsecond=0) + timedelta(days=int(days[1]))
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise UsageError(f"--expires {text!r}: expected days as '90d', or a date as '2027-01-31'") from None
-    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
 @keys_command.command("add")
@@ -256,7 +236,7 @@ def add_command(
     rights = tuple(map(_right, allow)) or (EVERYTHING,)
     if problem := mixed_rights(rights):
         raise UsageError(f"--allow: {problem}")
-    until = _until(expires)
+    until = parse_moment(expires)
     mask = _formats(formats)
     path: Path | None = None
     peers: dict[str, str] = {}

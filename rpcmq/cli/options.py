@@ -13,6 +13,7 @@ from rpcmq.config.values import ValueType
 
 if TYPE_CHECKING:
     from rpcmq.client import Client
+    from rpcmq.payload import ExceptionRegistry
 
 __all__ = ["ParamOf", "State", "connects", "json_option", "log_options", "make_client", "positive", "setting"]
 
@@ -121,6 +122,8 @@ def make_client(
     timeout: float,
     shell: Literal["gevent"] | None = "gevent",
     call_timeout: float | None = None,
+    payload_format: Literal["json"] | None = None,
+    exceptions: ExceptionRegistry | None = None,
 ) -> Client:
     """A client for one command.
 
@@ -128,6 +131,8 @@ def make_client(
         timeout: seconds that the command may take; connecting takes no longer either.
         shell: where it lives; None: in gevent unless ``RPCMQ_SHELL`` says threads.
         call_timeout: seconds for a call that names no timeout; default: ``timeout``.
+        payload_format: tried first; default: from the environment.
+        exceptions: classes that are rebuilt; default: the built-in ones.
     """
     import logging
 
@@ -146,6 +151,8 @@ def make_client(
         shell=shell,
         exchange=state.exchange,
         key_file=state.key_file,
+        format=payload_format,
+        exceptions=exceptions,
         timeout=timeout if call_timeout is None else call_timeout,
         connect_timeout=max(0.01, min(5.0, timeout)),
     )

@@ -147,14 +147,18 @@ def _run_front_end(state: State, settings: ProxySettings, number: int, timeout: 
     from gevent.event import Event
 
     from rpcmq.cli.stopping import ended_by_signals
-    from rpcmq.proxy.front.front_end import FrontEnd
-    from rpcmq.proxy.front.stores import store_of
+    if settings.cache.mongodb:
+        from gevent import monkey
+
+        # Before its driver makes a socket or a lock: these are then gevent's.
+        monkey.patch_all()
+    from rpcmq.proxy.front.front_end import FrontEnd, store_of
     from rpcmq.server.log import log_event
 
     log = logging.getLogger("rpcmq.proxy")
     with ExitStack() as stack:
         client = stack.enter_context(make_client(state, timeout))
-        front_end = FrontEnd(client, settings, store_of(settings.cache), number)
+        front_end = FrontEnd(client, settings, store_of(settings), number)
         front_end.start()
         gevent.signal_handler(signal.SIGHUP, front_end.reload)
         where = {name: f"{host}:{port}" for name, (host, port) in front_end.addresses.items()}

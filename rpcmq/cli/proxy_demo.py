@@ -13,8 +13,7 @@ from rpcmq.cli.stopping import ended_by_signals
 from rpcmq.config import load_router_config
 from rpcmq.proxy.demo import DemoOrigin, demo_settings, make_certificate
 from rpcmq.proxy.fetcher.service import Fetcher
-from rpcmq.proxy.front.front_end import FrontEnd
-from rpcmq.proxy.front.stores import store_of
+from rpcmq.proxy.front.front_end import FrontEnd, store_of
 from rpcmq.server.embedded import EmbeddedRouter
 
 __all__ = ["run_demo"]
@@ -45,7 +44,7 @@ def run_demo(https: str, admin: str, timeout: float) -> None:
         fetcher.start(timeout)
         stack.callback(fetcher.stop, 5.0)
         client = stack.enter_context(Client(router.url, shell="gevent", connect_timeout=timeout))
-        front_end = FrontEnd(client, settings, store_of(settings.cache))
+        front_end = FrontEnd(client, settings, store_of(settings))
         front_end.start()
         stack.callback(front_end.stop)
         port, admin_port = (front_end.addresses[name][1] for name in ("https", "admin"))

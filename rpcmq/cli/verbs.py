@@ -12,6 +12,7 @@ import click
 from rpcmq.cli.options import State, connects, json_option, make_client, positive
 from rpcmq.cli.text import counted
 from rpcmq.cli.values import json_object, parse_value
+from rpcmq.wire.hedge import MOST_CONSUMERS
 
 __all__ = ["call_command", "cast_command", "fanout_command"]
 
@@ -26,6 +27,14 @@ def _arguments(pairs: Sequence[str], given: dict[str, Any] | None) -> dict[str, 
             raise click.UsageError(f"argument {name!r} is given twice")
         arguments[name] = parse_value(text)
     return arguments
+
+
+def _delay(text: str) -> float | str:
+    """The value of ``--hedge-after``: seconds, or the name of a percentile."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
 
 
 class _Request(NamedTuple):
@@ -80,8 +89,29 @@ def _request(command: Callable[..., None]) -> Callable[..., None]:
 @click.option(
     "--mandatory", is_flag=True, help="Fail at once if nobody consumes the topic; 2.5 s after a start at the latest."
 )
+@click.option("--idempotent", is_flag=True, help="It may be run twice: where its server is lost, another one runs it.")
+@click.option(
+    "--first-of",
+    type=click.IntRange(1, MOST_CONSUMERS),
+    metavar="N",
+    help="Have N servers run it at once; the first answer counts. Needs --idempotent.",
+)
+@click.option(
+    "--hedge-after",
+    type=_delay,
+    metavar="SECONDS|p95",
+    help="Have a second server run it, too, if the first takes so long, or longer than usual. Needs --idempotent.",
+)
 @_request
-def call_command(state: State, request: _Request, multi: bool, mandatory: bool) -> None:
+def call_command(
+    state: State,
+    request: _Request,
+    multi: bool,
+    mandatory: bool,
+    idempotent: bool,
+    first_of: int | None,
+    hedge_after: float | str | None,
+) -> None:
     """Call METHOD on one consumer of TOPIC and print what it returns, as JSON.
 
     A VALUE is JSON where it can be read as that, otherwise text: count=3, name=web, tags='["a"]'.
@@ -89,9 +119,19 @@ def call_command(state: State, request: _Request, multi: bool, mandatory: bool) 
     """
     from rpcmq.cli.output import print_result
 
+    is_hedged = first_of is not None or hedge_after is not None
+    if multi and (idempotent or is_hedged):
+        raise click.UsageError("--multi takes the items of one server: leave out --idempotent and what needs that")
+    if is_hedged and not idempotent:
+        raise click.UsageError(
+            "--first-of and --hedge-after have several servers run the method: add --idempotent if that does no harm"
+        )
     with make_client(state, request.timeout) as client:
         if not multi:
-            print_result(client.call(*request, mandatory=mandatory), state.json)
+            result = client.call(
+                *request, mandatory=mandatory, idempotent=idempotent, first_of=first_of, hedge_after=hedge_after
+            )
+            print_result(result, state.json)
             return
         for item in client.multicall(*request, mandatory=mandatory):
             print_result(item, compact=True)

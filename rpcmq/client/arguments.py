@@ -10,8 +10,18 @@ from rpcmq.client.request import current_request
 from rpcmq.errors import UsageError
 from rpcmq.payload.bounded_text import short_repr
 
-__all__ = ["LegacyMessage", "check_progress", "check_seconds", "context_dict", "request_body", "trace_context"]
+__all__ = [
+    "ONLY_ROUTED",
+    "LegacyMessage",
+    "check_progress",
+    "check_seconds",
+    "context_dict",
+    "request_body",
+    "trace_context",
+]
 
+#: Text of the refusal of a direct call with ``sign_of_life``.
+ONLY_ROUTED = "sign_of_life is watched for calls through the router; leave out direct or sign_of_life"
 #: Keys of a message that are not passed on, those that it may not have, and those of Nova's messages.
 _OWN = frozenset({"method", "args"})
 _RESERVED = frozenset({"context", "keepalive"})

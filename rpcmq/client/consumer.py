@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import types
 from collections.abc import Callable
 from functools import partial
 from time import monotonic
@@ -11,7 +10,7 @@ from typing import Any
 
 from rpcmq.client.interrupts import is_interrupt
 from rpcmq.client.later import Kept, Later
-from rpcmq.client.methods import ASYNC
+from rpcmq.client.methods import ASYNC_RESULTS, not_awaited
 from rpcmq.client.process import Process
 from rpcmq.client.request import set_current_request
 from rpcmq.client.request_stream import body_of, stream_of
@@ -20,6 +19,7 @@ from rpcmq.client.stream_answers import StreamAnswers, streams
 from rpcmq.client.task_answers import TaskAnswers, is_done
 from rpcmq.core.process.call import Call
 from rpcmq.core.process.task import Registration, Task
+from rpcmq.core.process.task_states import TaskState
 from rpcmq.errors import Outcome, UsageError
 from rpcmq.payload import Format
 from rpcmq.payload.remote_exception import mark_not_run
@@ -39,6 +39,7 @@ ANSWERED: Any = object()
 #: Types that are never iterators: checking them first is four times as fast as looking for ``__next__``.
 PLAIN_VALUES = frozenset({type(None), bool, int, float, str, bytes, list, tuple, dict, set})
 _END: Any = object()
+_CANCELLED = TaskState.CANCELLED
 #: Longest wait of a stopping consumer for the router's confirmation (seconds); the router may be gone.
 UNREGISTER_SECONDS = 2.0
 #: Time within which a router that is away, and comes back, is told so (seconds); later it knows of no registration.
@@ -258,7 +259,10 @@ class Consumer:
             self._link.process.tasks.settle(monotonic(), task, Outcome.TIMEOUT)
 
     def _run(self, task: Task) -> None:
-        """Run ``task``, beside the loop, which has started it."""
+        """Run ``task``, beside the loop, which has started it; not one whose caller has given up meanwhile."""
+        if task.state is _CANCELLED:
+            self._run_if_awaited(task)
+            return
         set_current_request(task, self.progress)
         keepalive: Handle | None = None
         try:
@@ -270,7 +274,7 @@ class Consumer:
             if kind is Kept or (kind is Later and task.is_call):
                 result.then(partial(self._end_later, task, keepalive), partial(self._fail_later, task, keepalive))
                 keepalive = None
-            elif kind not in PLAIN_VALUES and (kind in _ASYNC or hasattr(kind, "__next__")):
+            elif kind not in PLAIN_VALUES and (kind in ASYNC_RESULTS or hasattr(kind, "__next__")):
                 self._stream(task, result)
             elif not task.is_call:
                 self._end(task)
@@ -348,8 +352,8 @@ class Consumer:
         return function(*args) if self._outside is None else self._outside(function, *args)
 
     def _stream(self, task: Task, items: Any) -> None:
-        if type(items) in _ASYNC:
-            raise _not_awaited(task, items)
+        if type(items) in ASYNC_RESULTS:
+            raise not_awaited(task.method, items)
         try:
             self._check_asked_for_items(task)
             while (item := self._call(next, items, _END)) is not _END:
@@ -384,15 +388,3 @@ class Consumer:
             process.schedule()
 
         return self.shell.call_every(max(0.05, seconds), beat)
-
-
-#: Types of async results, which cannot be served.
-_ASYNC = (types.CoroutineType, types.AsyncGeneratorType)
-
-
-def _not_awaited(task: Task, result: Any) -> UsageError:
-    is_coroutine = isinstance(result, types.CoroutineType)
-    if is_coroutine:
-        # Python need not complain as well that it was never awaited.
-        result.close()
-    return UsageError(f"{task.method!r} returned {'a coroutine' if is_coroutine else 'an async generator'}: {ASYNC}")

@@ -5,13 +5,25 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator
 from functools import partial
-from types import ModuleType
+from types import AsyncGeneratorType, CoroutineType, ModuleType
 from typing import Any
 
 from rpcmq.errors import UsageError
 from rpcmq.payload.bounded_text import short_repr
 
-__all__ = ["ASYNC", "check_endpoint", "check_handler", "find_method", "is_async", "public_methods"]
+__all__ = [
+    "ASYNC",
+    "ASYNC_RESULTS",
+    "check_endpoint",
+    "check_handler",
+    "find_method",
+    "is_async",
+    "not_awaited",
+    "public_methods",
+]
+
+#: Types of async results, which cannot be served.
+ASYNC_RESULTS = (CoroutineType, AsyncGeneratorType)
 
 
 def find_method(endpoint: Any, name: str) -> Callable[..., Any] | None:
@@ -98,6 +110,15 @@ ASYNC = (
     "'def': what waits there (sockets, sleep, other calls) waits for this request only; or use rpcmq.aio, whose "
     "Service and Client run async methods and handlers in an event loop"
 )
+
+
+def not_awaited(method: str, result: Any) -> UsageError:
+    """Build the error for ``method``, which has returned one of ``ASYNC_RESULTS``."""
+    is_coroutine = isinstance(result, CoroutineType)
+    if is_coroutine:
+        # Python need not complain as well that it was never awaited.
+        result.close()
+    return UsageError(f"{method!r} returned {'a coroutine' if is_coroutine else 'an async generator'}: {ASYNC}")
 
 
 def is_async(method: Any) -> bool:

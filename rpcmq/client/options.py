@@ -7,12 +7,14 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from rpcmq.client.arguments import check_seconds
+from rpcmq.client.hedging import HedgeAfter, hedge_terms, refuse_hedge
 from rpcmq.client.retry import Retry
 from rpcmq.errors import UsageError
 from rpcmq.payload.bounded_text import short_repr
 from rpcmq.wire import Address
+from rpcmq.wire.hedge import HedgeTerms
 
-__all__ = ["CallOptions", "Defaults"]
+__all__ = ["CallOptions", "Defaults", "check_hedge"]
 
 _SWITCHES = ("idempotent", "mandatory", "direct", "confirm")
 _SECONDS = ("timeout", "sign_of_life", "ttl")
@@ -22,9 +24,11 @@ _SECONDS = ("timeout", "sign_of_life", "ttl")
 class CallOptions:
     """The options that :class:`Client`'s verbs take as keywords. None: not said here.
 
-    ``timeout`` is for all verbs; ``retry``, ``sign_of_life`` and ``direct`` are for ``call``; ``confirm`` for ``cast``
-    and ``fanout_cast``; ``ttl`` for ``cast``; ``idempotent`` for ``call`` and ``cast``, ``mandatory`` for these and
-    ``multicall``. A default that a verb does not take is left out. See the verbs for what they mean.
+    ``timeout`` is for all verbs; ``retry``, ``sign_of_life``, ``direct``, ``first_of``, ``hedge_after`` and
+    ``exception_wins`` are for ``call``; ``confirm`` for ``cast`` and ``fanout_cast``; ``ttl`` for ``cast``;
+    ``idempotent`` for ``call`` and ``cast``, ``mandatory`` for these and ``multicall``. A default that a verb does not
+    take is left out, and so are default ``first_of`` and ``hedge_after`` for calls that are not idempotent, or direct.
+    See the verbs for what they mean.
 
     Raises:
         UsageError: a value is of the wrong type or range.
@@ -38,6 +42,9 @@ class CallOptions:
     direct: bool | None = None
     confirm: bool | None = None
     ttl: float | None = None
+    first_of: int | None = None
+    hedge_after: HedgeAfter | None = None
+    exception_wins: bool | None = None
 
     def __post_init__(self) -> None:
         for name in _SECONDS:
@@ -50,6 +57,14 @@ class CallOptions:
                 raise UsageError(f"{name} must be True, False or None, not {short_repr(switch)}")
         if self.retry:
             Retry.of(self.retry)
+        hedge_terms(self.first_of, self.hedge_after, self.exception_wins)
+
+    @property
+    def hedge(self) -> HedgeTerms | None:
+        """The terms on which several consumers may have the call; None: they may not."""
+        if not self.idempotent or self.direct:
+            return None
+        return hedge_terms(self.first_of, self.hedge_after, self.exception_wins)
 
     def or_else(self, defaults: CallOptions) -> CallOptions:
         """These options, and those of ``defaults`` where nothing is said here."""
@@ -102,6 +117,17 @@ class Defaults:
         if not isinstance(topic, str):
             raise UsageError(f"topic must be a str or an Address, not {type(topic).__name__}: {short_repr(topic)}")
         return self._exchange, topic
+
+
+def check_hedge(options: CallOptions, defaults: Defaults, topic: str | Address) -> None:
+    """Refuse ``options`` of a call that ask for several consumers where the call can have only one.
+
+    Raises:
+        UsageError: it is not idempotent, or direct, by itself or by ``defaults``.
+    """
+    if hedge_terms(options.first_of, options.hedge_after, options.exception_wins) is not None:
+        all_of_them = options.or_else(defaults.of(topic)) if defaults.said else options
+        refuse_hedge(all_of_them.idempotent or all_of_them.retry, all_of_them.direct)
 
 
 def _checked(name: str, options: object) -> CallOptions:

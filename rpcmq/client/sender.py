@@ -8,7 +8,7 @@ from time import monotonic
 from typing import Any
 
 from rpcmq.client.answers import Stream
-from rpcmq.client.arguments import check_seconds, request_body, trace_context
+from rpcmq.client.arguments import ONLY_ROUTED, check_seconds, request_body, trace_context
 from rpcmq.client.process import Process
 from rpcmq.client.request import current_request, handling
 from rpcmq.client.results import progress_of, result_of
@@ -22,14 +22,13 @@ from rpcmq.payload.bounded_text import short_repr
 from rpcmq.transport.home import Housed
 from rpcmq.wire import Address, Flag, Kind, address_of, payload_of
 from rpcmq.wire.body_fields import Body
+from rpcmq.wire.hedge import HedgeTerms
 
-__all__ = ["ONLY_ROUTED", "Sender", "Target"]
+__all__ = ["Sender", "Target"]
 
 #: Ways to give a destination: a topic's name, or an address.
 Target = str | Address
 
-#: Text of the refusal of a direct call with ``sign_of_life``.
-ONLY_ROUTED = "sign_of_life is watched for calls through the router; leave out direct or sign_of_life"
 #: Most entries of a cache by topic, which then begins anew.
 _MOST_TOPICS = 10_000
 _DILL = Format.DILL.bit
@@ -48,8 +47,7 @@ class Sender:
     __slots__ = ("_accepted", "_addresses", "_config", "_streaming", "process")
 
     def __init__(self, process: Process) -> None:
-        self.process, self._config = process, process.config
-        self._accepted = process.codec.accepted
+        self.process, self._config, self._accepted = process, process.config, process.codec.accepted
         self._addresses: dict[Target, tuple[bytes, str]] = {}
         self._streaming = StreamingCalls(self)
 
@@ -58,6 +56,7 @@ class Sender:
     def call(
         self, ctx: Any, topic: Target, msg: Mapping[str, Any], timeout: float | None, flags: int,
         sign_of_life: float | None, on_progress: Callable[[Any], object] | None, traceparent: str | None,
+        hedge: HedgeTerms | None = None,
     ) -> Any:  # fmt: skip
         """See :meth:`Client.call`."""
         process = self.process
@@ -66,7 +65,7 @@ class Sender:
         deadline = monotonic() + seconds
         found = None
         try:
-            call = self.start(_REQUEST, ctx, topic, msg, seconds, flags, sign_of_life, traceparent)
+            call = self.start(_REQUEST, ctx, topic, msg, seconds, flags, sign_of_life, traceparent, hedge=hedge)
         except PayloadError:
             if (found := stream_in(msg)) is None:
                 raise
@@ -76,7 +75,7 @@ class Sender:
             process.wait(call, False, progress)
             if call.error is not None and self.learn_format(call):
                 left = max(0.001, deadline - monotonic())
-                call = self.start(_REQUEST, ctx, topic, msg, left, flags, sign_of_life, traceparent)
+                call = self.start(_REQUEST, ctx, topic, msg, left, flags, sign_of_life, traceparent, hedge=hedge)
                 process.wait(call, False, progress)
         except BaseException:
             # Once more: a signal's handler may have raised before the wait had begun.
@@ -221,7 +220,7 @@ class Sender:
     def start(
         self, kind: int, ctx: Any, topic: Target, msg: Mapping[str, Any], seconds: float | None, flags: int,
         sign_of_life: float | None = None, traceparent: str | None = None, new_call: type[Call] = Call,
-        added_format: int = 0,
+        added_format: int = 0, hedge: HedgeTerms | None = None,
     ) -> Call:  # fmt: skip
         """Send a message that is waited for, for so many ``seconds``; None: a cast, which does not age on its way.
 
@@ -262,6 +261,7 @@ class Sender:
         form += added_format
         call = new_call(name, flags, seconds)
         call.silence = sign_of_life
+        call.hedge = hedge
         if process.payloads.signs:
             call.flags, payload = process.payloads.sign_request(
                 kind, call, flags, form, payload, address, method, call.timeout

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ParamSpec, TypedDict, TypeVar, Unpack
 
+from rpcmq.client.hedging import HedgeAfter
 from rpcmq.client.interface import Interface, Method
 from rpcmq.client.options import CallOptions
 from rpcmq.client.request import current_request
@@ -22,7 +23,17 @@ S = TypeVar("S")
 
 #: The options that each verb takes.
 _TAKEN = {
-    "call": ("timeout", "idempotent", "mandatory", "retry", "sign_of_life", "direct"),
+    "call": (
+        "timeout",
+        "idempotent",
+        "mandatory",
+        "retry",
+        "sign_of_life",
+        "direct",
+        "first_of",
+        "hedge_after",
+        "exception_wins",
+    ),
     "multicall": ("timeout", "mandatory"),
     "cast": ("timeout", "idempotent", "mandatory", "confirm", "ttl"),
     "fanout_cast": ("timeout", "confirm"),
@@ -40,6 +51,9 @@ class StubOptions(TypedDict, total=False):
     direct: bool | None
     confirm: bool | None
     ttl: float | None
+    first_of: int | None
+    hedge_after: HedgeAfter | None
+    exception_wins: bool | None
     on_progress: Callable[[Any], None] | None
 
 

@@ -7,9 +7,10 @@ from typing import Any, Literal, TypeVar, Unpack, overload
 
 from rpcmq.client.arguments import check_progress
 from rpcmq.client.event_verbs import EventVerbs
+from rpcmq.client.hedging import HedgeAfter, hedge_terms, refuse_hedge
 from rpcmq.client.middleware import Middleware, OutgoingRequest, Pipeline
 from rpcmq.client.node_verbs import NodeVerbs
-from rpcmq.client.options import CallOptions, Defaults
+from rpcmq.client.options import CallOptions, Defaults, check_hedge
 from rpcmq.client.queue.verbs import QueueVerbs
 from rpcmq.client.retry import Retry, RetryBudget
 from rpcmq.client.router_verbs import RouterVerbs
@@ -69,6 +70,9 @@ class ClientVerbs(EventVerbs, RouterVerbs, NodeVerbs, QueueVerbs):
         on_progress: Callable[[Any], None] | None = None,
         retry: Retry | int | bool | None = None,
         direct: bool | None = None,
+        first_of: int | None = None,
+        hedge_after: HedgeAfter | None = None,
+        exception_wins: bool | None = None,
         traceparent: str | None = None,
     ) -> Any:
         """Ask one consumer of ``topic`` and wait for its answer.
@@ -92,6 +96,12 @@ class ClientVerbs(EventVerbs, RouterVerbs, NodeVerbs, QueueVerbs):
             retry: try again after LinkLost or Overloaded, within ``timeout`` and the client's retry
                 budget: True, a number of attempts, or a :class:`Retry`. Implies ``idempotent``.
             direct: straight to the consumer where possible, with no router in between.
+            first_of: have so many consumers run it at once, 2 to 8; the first answer counts, and the others are
+                cancelled. For idempotent calls, within the router's ``hedge.budget``.
+            hedge_after: have a second consumer run it, too, when the first has had it for so many seconds, or for
+                as long as the method usually takes: "p50", "p95" or "p99" of the router's latency policy. With
+                ``first_of`` the next one each time, to so many in all.
+            exception_wins: False: an exception of the method is dropped while another consumer has the call.
             traceparent: W3C Trace Context of the caller; default: that of the request being handled.
 
         Returns:
@@ -111,8 +121,9 @@ class ClientVerbs(EventVerbs, RouterVerbs, NodeVerbs, QueueVerbs):
         if retry or self._layered:
             options = CallOptions(
                 timeout=timeout, idempotent=idempotent, mandatory=mandatory, retry=retry, sign_of_life=sign_of_life,
-                direct=direct,
+                direct=direct, first_of=first_of, hedge_after=hedge_after, exception_wins=exception_wins,
             )  # fmt: skip
+            check_hedge(options, self.pipeline.defaults, topic)
             return self._through_pipeline(OutgoingRequest("call", ctx, topic, msg, options, on_progress, traceparent))
         links = self._links
         if links.process.connection.abandoned:
@@ -121,14 +132,19 @@ class ClientVerbs(EventVerbs, RouterVerbs, NodeVerbs, QueueVerbs):
             run = run_at_home if direct else run_at_home_here
             return run(
                 ClientVerbs.call, self, ctx, topic, msg, timeout, idempotent=idempotent, mandatory=mandatory,
-                sign_of_life=sign_of_life, on_progress=on_progress, retry=retry, direct=direct, traceparent=traceparent,
+                sign_of_life=sign_of_life, on_progress=on_progress, retry=retry, direct=direct, first_of=first_of,
+                hedge_after=hedge_after, exception_wins=exception_wins, traceparent=traceparent,
             )  # fmt: skip
         # `flags_of`, written out.
         flags = (_IDEMPOTENT if idempotent else 0) | (_MANDATORY if mandatory else 0)
-        sender = links.sender
+        sender, hedge = links.sender, None
+        if first_of is not None or hedge_after is not None:
+            hedge = hedge_terms(first_of, hedge_after, exception_wins)
+            if hedge is not None:
+                refuse_hedge(idempotent, direct)
         if direct:
             return sender.call_directly(ctx, topic, msg, timeout, flags, sign_of_life, on_progress, traceparent)
-        return sender.call(ctx, topic, msg, timeout, flags, sign_of_life, on_progress, traceparent)
+        return sender.call(ctx, topic, msg, timeout, flags, sign_of_life, on_progress, traceparent, hedge)
 
     def cast(
         self,
@@ -324,7 +340,8 @@ class ClientVerbs(EventVerbs, RouterVerbs, NodeVerbs, QueueVerbs):
                 call = sender.call_directly
                 return self.home.run(call, *message, options.timeout, flags, options.sign_of_life, on_progress, trace)
             case "call":
-                return sender.call(*message, options.timeout, flags, options.sign_of_life, on_progress, trace)
+                hedge = options.hedge
+                return sender.call(*message, options.timeout, flags, options.sign_of_life, on_progress, trace, hedge)
             case "multicall":
                 return sender.multicall(self, *message, options.timeout, flags & _MANDATORY)
             case "cast":

@@ -26,6 +26,7 @@ from rpcmq.config.values import (
     URLS,
     choice,
     integer,
+    number,
     seconds,
     setting,
     size,
@@ -157,6 +158,22 @@ class CallSettings:
 
 
 @dataclass(frozen=True)
+class HedgeSettings:
+    """Calls that several consumers may have, the first answer of which counts: docs/guides/first-response.md."""
+
+    budget: float = setting(
+        0.05, number(0, 7), "deliveries beside the first for each call of a method, on average; 0: none", live=True
+    )
+    burst: int = setting(100, COUNT, "most of them that a method may have saved up", live=True)
+    unbounded: tuple[str, ...] = setting(
+        (), DOMAINS, "topics that hedge.budget does not bound, as patterns like 'fetch.#'", live=True
+    )
+    sample: float = setting(
+        0.01, number(0, 1), "part of these calls whose second result is compared with the first", live=True
+    )
+
+
+@dataclass(frozen=True)
 class PubSubSettings:
     """Bounds for one subscriber; beyond them a slow one loses its own messages."""
 
@@ -285,6 +302,7 @@ class RouterConfig:
     topics: TopicSettings = field(default_factory=TopicSettings)
     message: MessageSettings = field(default_factory=MessageSettings)
     call: CallSettings = field(default_factory=CallSettings)
+    hedge: HedgeSettings = field(default_factory=HedgeSettings)
     pubsub: PubSubSettings = field(default_factory=PubSubSettings)
     security: SecuritySettings = field(default_factory=SecuritySettings)
     stats: StatsSettings = field(default_factory=StatsSettings)

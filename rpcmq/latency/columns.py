@@ -72,8 +72,9 @@ def table_of(head: Head, names: dict[int, Name], pieces: Sequence[memoryview]) -
     nobody = packed["server"] == 0
     service = np.where(nobody, 0, _microseconds(packed["ended_at"] - packed["dispatched_at"]))
     received = head.wall_us + np.rint((packed["received_at"] - head.monotonic) * 1e6).astype(np.int64)
-    cast = packed["kind"] == Kind.CAST
+    cast, hedge = packed["kind"] == Kind.CAST, packed["kind"] == Kind.HEDGE
     kinds = np.where(cast, np.where(packed["flags"] & Flag.FANOUT, 2, 1), 0)
+    kinds = np.where(hedge, np.where(packed["flags"] & Flag.HEDGED, 3, 4), kinds)
     columns = {
         "router": _same(head.router_name, len(packed)),
         "router_id": np.full(len(packed), head.router_id),

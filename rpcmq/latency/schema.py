@@ -14,11 +14,12 @@ from typing import Any, NamedTuple
 
 from rpcmq.errors import Outcome
 from rpcmq.latency.ways import replies
-from rpcmq.log_format import Head, Record
+from rpcmq.log_format import Head, MessageKind, Record
 from rpcmq.payload.format import format_name
 
 __all__ = [
     "COLUMNS",
+    "DELIVERIES",
     "IDENTITY",
     "LATE",
     "SCHEMA",
@@ -38,6 +39,8 @@ IDENTITY = ("router_id", "boot", "seq")
 SCHEMA = b"rpcmq:schema"
 #: The outcome of a call that was in flight when its router died.
 UNKNOWN = "unknown"
+#: The kinds of records that are no messages by themselves: deliveries of calls that another server has answered.
+DELIVERIES = tuple(str(kind) for kind in MessageKind if not kind.is_message)
 
 
 class Column(NamedTuple):
@@ -73,7 +76,12 @@ COLUMNS = (
     Column("origin_link", "int64", "the caller's link there"),
     Column("origin_seq", "int64", "the caller's number of the message", coding="delta"),
     Column("hops", "int16", "routers that its sender had sent it to before"),
-    Column("kind", "string", "call, cast, or fanout: one copy of a fanout"),
+    Column(
+        "kind",
+        "string",
+        "call, cast, or fanout: one copy of a fanout; hedge, or overtaken: a delivery of a call that another server "
+        "answered, beside the first, or the first itself",
+    ),
     Column("exchange", "string", "namespace of the topic"),
     Column("topic", "string", "what it was sent to"),
     Column("group", "string", "the group of consumers that got this copy; empty: none"),

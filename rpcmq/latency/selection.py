@@ -10,6 +10,7 @@ from pathlib import Path
 
 from rpcmq.errors import UsageError
 from rpcmq.latency.presence import is_log
+from rpcmq.latency.schema import DELIVERIES
 
 __all__ = [
     "FILTERS",
@@ -35,12 +36,20 @@ class Selection:
         path: the directory.
         since, until: range of receive times, seconds since 1970, ``until`` itself not in it; None: no limit.
         where: dimension -> value.
+        deliveries: whether with those that another one of the same call has overtaken, which are no calls by
+            themselves; also where their kind is asked for.
     """
 
     path: Path
     since: float | None = None
     until: float | None = None
     where: Mapping[str, str] = field(default_factory=dict)
+    deliveries: bool = False
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """The kinds of records that are not selected."""
+        return () if self.deliveries or "kind" in self.where else DELIVERIES
 
     @property
     def is_log(self) -> bool:

@@ -6,6 +6,8 @@ from enum import IntEnum, StrEnum
 from struct import Struct
 from typing import NamedTuple
 
+from rpcmq.wire.kinds import Flag, Kind
+
 __all__ = [
     "CRC",
     "FRAME",
@@ -87,7 +89,13 @@ LAYOUT = (
     # The first 36 bytes of the message's header as it came, by docs/protocol.md.
     Field("length", ">u4", 0, "bytes of the message without a detached payload"),
     Field("version", ">u1", 4, "of the protocol"),
-    Field("kind", ">u1", 5, "0x10 REQUEST: a call; 0x11 CAST: a cast, or with the flag 0x0002 a fanout's copy"),
+    Field(
+        "kind",
+        ">u1",
+        5,
+        "0x10 REQUEST: a call; 0x11 CAST: a cast, or with the flag 0x0002 a fanout's copy; 0x26 HEDGE: a delivery of a "
+        "call that another server has answered: with the flag 0x1000 one beside the first, else the first",
+    ),
     Field("flags", ">u2", 6, "of the message; of an item of a work queue with the attempts before this one: TRIED"),
     Field("hops", ">u1", 8, "routers that it had passed"),
     Field("zero", ">u1", 9, "attempt, as a caller sends it"),
@@ -157,3 +165,20 @@ class MessageKind(StrEnum):
     CALL = "call"
     CAST = "cast"
     FANOUT = "fanout"
+    #: A delivery of a call beside the first, and the first one, where another one was answered.
+    HEDGE = "hedge"
+    OVERTAKEN = "overtaken"
+
+    @property
+    def is_message(self) -> bool:
+        """Whether it is a message in its own right, rather than one more delivery of a call."""
+        return self is not MessageKind.HEDGE and self is not MessageKind.OVERTAKEN
+
+    @classmethod
+    def of(cls, kind: int, flags: int) -> MessageKind:
+        """That of a record with the header's ``kind`` and ``flags``."""
+        if kind == Kind.HEDGE:
+            return cls.HEDGE if flags & Flag.HEDGED else cls.OVERTAKEN
+        if kind != Kind.CAST:
+            return cls.CALL
+        return cls.FANOUT if flags & Flag.FANOUT else cls.CAST

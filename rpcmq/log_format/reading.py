@@ -29,7 +29,7 @@ from rpcmq.log_format.layout import (
     MessageKind,
     NameKind,
 )
-from rpcmq.wire import TRIED_SHIFT, Flag, Kind
+from rpcmq.wire import TRIED_SHIFT, Flag
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -192,11 +192,10 @@ class Spool:
         total_us = microseconds(ended_at - received_at)
         service_us = microseconds(ended_at - dispatched_at) if server else None
         server_name, identity, *router = self._server(server) if server else (None, None)
-        how = MessageKind.CALL if kind != Kind.CAST else MessageKind.FANOUT if flags & Flag.FANOUT else MessageKind.CAST
         exchange, topic, group, target_server, method = self._texts(NameKind.TARGET, target)
         return Record(
             seq=seq,
-            kind=how,
+            kind=MessageKind.of(kind, flags),
             outcome=outcome if has_ended else None,
             exchange=exchange,
             topic=topic,

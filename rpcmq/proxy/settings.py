@@ -141,7 +141,7 @@ class LimitSettings:
     target_bytes: int = setting(8 * _KIB, size(64, 60 * _KIB), "longest target of a request")
     header_bytes: int = setting(32 * _KIB, size(256, _MIB), "all fields of a request")
     header_count: int = setting(100, integer(8, 10_000), "number of fields of a request")
-    body_bytes: int = setting(16 * _MIB, size(0, 32 * _MIB), "longest body of a request")
+    body_bytes: int = setting(_GIB, size(0), "longest body of a request")
     header_seconds: float = setting(10.0, seconds(0.1, 3600), "from a request's first byte to the end of its head")
     idle_seconds: float = setting(60.0, seconds(0.1, _DAY), "silence between two requests of a connection")
     min_rate: int = setting(512, size(0), "bytes a second at which bodies must come and responses be read")
@@ -159,6 +159,9 @@ class CacheSettings:
     memory_body: int = setting(_MIB, BYTES, "longest body that is kept in memory")
     directory: str = setting("", _PATH, "directory of the file store, shared by the front ends of a host; empty: none")
     directory_bytes: int = setting(10 * _GIB, BYTES, "bytes of that directory")
+    mongodb: str = setting("", _PATH, "URI of a MongoDB server as store, shared by all front ends; empty: none")
+    mongodb_database: str = setting("rpcmq_proxy", _text("a name", r"[A-Za-z0-9_-]{1,60}"), "name of its database")
+    mongodb_bytes: int = setting(64 * _GIB, BYTES, "bytes of that database")
     max_body: int = setting(_GIB, BYTES, "longest body that is stored")
     stale_while_revalidate: float = setting(
         0.0, seconds(0, 365 * _DAY), "time for which stale responses are served while they are fetched anew"
@@ -299,6 +302,8 @@ def load_settings(path: str, options: Mapping[str, Any] | None = None) -> ProxyS
             f"{path}: front.https = {settings.front.https!r} needs a certificate: add [[tls.certificates]] with names, "
             "chain and key, or set front.https = ''"
         )
+    if settings.cache.directory and settings.cache.mongodb:
+        raise ConfigError(f"{path}: a cache has one shared store: set cache.directory or cache.mongodb, not both")
     front = settings.front
     if front.admin and not front.admin_token and not front.admin.startswith(("127.", "localhost:", "[::1]:")):
         raise ConfigError(

@@ -26,7 +26,8 @@ from datetime import UTC, datetime
 from math import inf
 from time import time
 
-from rpcmq.core.router.rights import ALL_VERBS, KNOWN_VERBS, MESH_VERB, Key, Right
+from rpcmq.core.common.right_tables import read_right, read_texts, right_as_toml, shown_right
+from rpcmq.core.router.rights import KNOWN_VERBS, MESH_VERB, Key, Right
 from rpcmq.errors import ConfigError, UsageError
 from rpcmq.payload.format import accept_mask_with_json, accept_names
 from rpcmq.toml import quoted
@@ -43,7 +44,6 @@ _KNOWN: dict[str, type | tuple[type, ...]] = {
     "name": str, "public": str, "owner": str, "expires": datetime, "identities": list, "max_links": int,
     "messages_per_second": (int, float), "formats": list, "rights": list,
 }  # fmt: skip
-_MAX_WORDS = 32
 #: Resolution of file times (seconds): writes within it may get the same time.
 _SETTLED = 2.0
 
@@ -60,46 +60,16 @@ class AuthorizedKey:
         return self.until is None or wall < self.until
 
 
-def _texts(path: str, key: str, value: object, empty: bool = False) -> tuple[str, ...]:
-    if not isinstance(value, list) or not all(isinstance(item, str) and (item or empty) for item in value) or not value:
-        raise ConfigError(f"{path}: {key} = {value!r}: expected a list of texts, at least one")
-    return tuple(value)
-
-
 def _formats(path: str, value: object) -> int:
-    names = _texts(path, "formats", value)
+    names = read_texts(path, "formats", value)
     try:
         return accept_mask_with_json(names)
     except UsageError as error:
         raise ConfigError(f"{path}: formats = {value!r}: {error}") from None
 
 
-def _right(path: str, number: int, table: object) -> Right:
-    where = f"rights[{number}]"
-    if not isinstance(table, dict):
-        raise ConfigError(f"{path}: {where} = {table!r}: expected a table [[rights]]")
-    for name in table:
-        if name not in ("verbs", "topics", "exchanges"):
-            raise ConfigError(f"{path}: {where}.{name}: unknown; known: verbs, topics, exchanges")
-    for name in ("verbs", "topics"):
-        if name not in table:
-            raise ConfigError(f"{path}: {where}.{name} is missing")
-    verbs = _texts(path, f"{where}.verbs", table["verbs"])
-    for verb in verbs:
-        if verb not in KNOWN_VERBS:
-            raise ConfigError(f"{path}: {where}.verbs: {verb!r} is unknown; known: {', '.join(KNOWN_VERBS)}")
-    topics = _texts(path, f"{where}.topics", table["topics"])
-    for topic in topics:
-        words = topic.split(".")
-        if "" in words or len(words) > _MAX_WORDS:
-            text = f"{topic!r} is no pattern: words between dots, at most {_MAX_WORDS}, none empty"
-            raise ConfigError(f"{path}: {where}.topics: {text}")
-    exchanges = _texts(path, f"{where}.exchanges", table.get("exchanges", [""]), empty=True)
-    return Right(frozenset(verbs), topics, exchanges)
-
-
 def _rights(path: str, tables: list[object]) -> tuple[Right, ...]:
-    rights = tuple(_right(path, number, table) for number, table in enumerate(tables))
+    rights = tuple(read_right(path, f"rights[{number}]", table, KNOWN_VERBS) for number, table in enumerate(tables))
     if problem := mixed_rights(rights):
         raise ConfigError(f"{path}: rights: {problem}")
     return rights
@@ -140,7 +110,7 @@ def read_authorised(path: str) -> AuthorizedKey:
         shown = expires.astimezone(UTC).isoformat() if expires is not None else ""
     except (OverflowError, ValueError):
         raise ConfigError(f"{path}: expires = {expires}: is out of the range of clocks") from None
-    identities = _texts(path, "identities", values["identities"]) if "identities" in values else ()
+    identities = read_texts(path, "identities", values["identities"]) if "identities" in values else ()
     key = Key(
         name=values["name"],
         public=values["public"],
@@ -290,13 +260,7 @@ class AuthorizedKeys:
 
 def summary(key: Key) -> str:
     """The rights of ``key``, for readers: ``call,cast compute.#; serve [nova] image``."""
-    return "; ".join(_shown(right) for right in key.rights) or "none"
-
-
-def _shown(right: Right) -> str:
-    verbs = "all" if right.verbs >= frozenset(ALL_VERBS) else ",".join(v for v in KNOWN_VERBS if v in right.verbs)
-    exchanges = "" if right.exchanges == ("",) else f" [{','.join(right.exchanges)}]"
-    return f"{verbs}{exchanges} {','.join(right.topics)}"
+    return "; ".join(shown_right(right, KNOWN_VERBS) for right in key.rights) or "none"
 
 
 def to_toml(key: Key, until: datetime | None) -> str:
@@ -317,8 +281,5 @@ def to_toml(key: Key, until: datetime | None) -> str:
     if not key.rights:
         lines.append("rights = []")
     for right in key.rights:
-        verbs = [verb for verb in KNOWN_VERBS if verb in right.verbs]
-        lines += ["", "[[rights]]", f"verbs = {quoted(verbs)}", f"topics = {quoted(right.topics)}"]
-        if right.exchanges != ("",):
-            lines.append(f"exchanges = {quoted(right.exchanges)}")
+        lines += right_as_toml(right, KNOWN_VERBS)
     return "\n".join(lines) + "\n"

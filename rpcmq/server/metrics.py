@@ -39,6 +39,7 @@ def metrics_text(stats: Mapping[str, Any], summary: Mapping[str, Any]) -> str:
         *_metric("casts_total", "counter", "Casts and fanouts that came in.", [({}, stats["casts"])]),
         *_metric("ended_total", "counter", "Messages that have ended.", _labelled("outcome", stats["outcomes"])),
         *_metric("dropped_total", "counter", "Messages that no consumer has completed.", dropped),
+        *_metric("hedges_total", "counter", "Calls several consumers may have.", _labelled("what", stats["hedges"])),
         *_metric("events_total", "counter", "Events that were published.", [({}, published.get("events", 0))]),
         *_metric("event_copies_total", "counter", "Copies for subscribers.", [({}, published.get("copies", 0))]),
         *_metric("refused_total", "counter", "Messages and links refused.", _labelled("reason", stats["refused"])),

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
-from rpcmq.config.keys import fields_of
-from rpcmq.config.loading import Values
-from rpcmq.config.values import BYTES, COUNT, OPTIONAL_ADDRESS, ValueType, seconds, setting
+from rpcmq.adapters.settings import BYTES, COUNT, OPTIONAL_ADDRESS, ValueType, load_settings_of, seconds, setting
 from rpcmq.syslog.topics import TOPIC_FIELDS, is_topic_template
 
 __all__ = ["EventSettings", "MessageSettings", "SyslogSettings", "TcpSettings", "UdpSettings", "load_settings"]
@@ -90,14 +88,4 @@ def load_settings(path: str | None = None, options: Mapping[str, Any] | None = N
     Raises:
         ConfigError: one line for each value that is unknown or wrong.
     """
-    values = Values({info.key: info for info in fields_of(SyslogSettings(), has_flags=False)})
-    if path is not None:
-        values.take_file(path)
-    for key, value in (options or {}).items():
-        if value is not None:
-            values.take_key("argument", key, value)
-    settings = SyslogSettings()
-    for key, value in values.finish().items():
-        table, _, name = key.partition(".")
-        settings = replace(settings, **{table: replace(getattr(settings, table), **{name: value})})
-    return settings
+    return load_settings_of(SyslogSettings(), path, options)

@@ -159,6 +159,8 @@ class WelcomeBody(Body):
     takes_back: bool = flag()
     #: Whether it takes requests with a stream.
     request_streams: bool = flag()
+    #: Whether it takes HEDGE.
+    hedges: bool = flag()
     #: To a process: the routers of the mesh, as in :class:`rpcmq.wire.mesh_bodies.RoutersBody`; to a router: which one
     #: this is (:class:`rpcmq.wire.mesh_bodies.MeshIdentity`). Empty: this router knows no mesh.
     mesh: Mapping[str, Any] = mapping()

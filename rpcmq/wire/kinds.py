@@ -59,6 +59,7 @@ class Kind(IntEnum):
     DECLARE = 0x23
     OCCUPIED = 0x24
     GIVE_BACK = 0x25
+    HEDGE = 0x26
 
     REQUEST_ITEM = 0x2A
     REQUEST_END = 0x2B
@@ -112,3 +113,5 @@ class Flag:
     NOT_AGAIN: Final = 0x0800
     #: Beside NOT_AGAIN a number of four bits, at TRIED_SHIFT: the attempts at the item before this one; 15: or more.
     TRIED: Final = 0xF000
+    #: Without NOT_AGAIN: others have the same call. The router writes it.
+    HEDGED: Final = 0x1000

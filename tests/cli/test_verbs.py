@@ -14,7 +14,7 @@ from gevent import subprocess
 
 from rpcmq import Client, Service
 from rpcmq.transport import gevent_names
-from tests.server.daemons import COMMAND, SECONDS, environment, eventually, router, run
+from tests.server.daemons import COMMAND, SECONDS, environment, eventually, router, run, started
 
 pytestmark = pytest.mark.integration
 
@@ -298,3 +298,34 @@ def test_casts_and_fanouts_arrive(invoke: Invoke, system: SimpleNamespace) -> No
     assert (ended.returncode, ended.stderr) == (5, "rpcmq: no consumer on 'nobody' (never seen)\n")
     ended = invoke("cast", "nobody", "note", "--mandatory", "--no-confirm", env=system.env)
     assert ended.returncode == 2
+
+
+def test_a_call_is_given_to_several_servers(invoke: Invoke, system: SimpleNamespace) -> None:
+    serve = ("serve", "tests.cli.endpoints:Compute", "--topic", "compute", "--host", "node-8")
+    with started(*serve, env=system.env) as second:
+        second.wait_for("serving")
+        for options in (("--first-of", "2"), ("--hedge-after", "0"), ("--hedge-after", "p95")):
+            ended = invoke("call", "compute", "add", "a=1", "b=3", "--idempotent", *options, env=system.env)
+            assert (ended.returncode, ended.stdout, ended.stderr) == (0, "4\n", "")
+        rows = json.loads(invoke("ls", "--view", "methods", "--json", env=system.env).stdout)["methods"]
+    (hedges,) = [row["hedges"] for row in rows if (row["topic"], row["method"]) == ("compute", "add")]
+    assert (hedges["calls"], hedges["deliveries"]) == (3, 2)
+    assert hedges["withheld"] == {"not in the latency policy": 1}
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (["--first-of", "2"], "add --idempotent if that does no harm"),
+        (["--hedge-after", "0.1"], "add --idempotent if that does no harm"),
+        (["--first-of", "9", "--idempotent"], "9 is not in the range 1<=x<=8"),
+        (["--hedge-after", "soon", "--idempotent"], "hedge_after must be 0 to 4000 seconds, 'p50', 'p95', 'p99'"),
+        (["--hedge-after", "-1", "--idempotent"], "hedge_after must be 0 to 4000 seconds"),
+        (["--multi", "--idempotent", "--first-of", "2"], "--multi takes the items of one server"),
+    ],
+)
+def test_hedges_that_cannot_be_are_refused(
+    invoke: Invoke, system: SimpleNamespace, options: list[str], text: str
+) -> None:
+    ended = invoke("call", "compute", "add", "a=1", "b=3", *options, env=system.env)
+    assert ended.returncode == 2 and ended.stdout == "" and text in " ".join(ended.stderr.split())

@@ -8,9 +8,11 @@ from importlib import import_module
 import pytest
 
 from docs.site import generated
+from rpcmq.adapters.settings import fields_of
 from rpcmq.cli.commands import COMMANDS
 from rpcmq.cli.exit_codes import EXIT_CODES
 from rpcmq.config import ClientConfig, describe_fields
+from rpcmq.gateway.settings import GatewaySettings
 from tests.docs.pages import DOCS
 
 REFERENCE = DOCS / "reference"
@@ -45,6 +47,7 @@ def test_the_settings_are_complete() -> None:
     for text, fields in [
         (generated.settings_of_a_router(), describe_fields()),
         (generated.settings_of_a_client(), describe_fields(ClientConfig())),
+        (generated.settings_of_the_gateway(), list(fields_of(GatewaySettings(), False))),
     ]:
         assert re.findall(r"^`([\w.]+)`$", text, re.MULTILINE) == [info.key for info in fields]
 

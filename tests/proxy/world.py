@@ -85,7 +85,8 @@ def read_reply(sock: Any, *, is_head: bool = False) -> Reply:
         body.append(parser.take() if parser.chunks else b"")
     if parser.chunks:
         body.append(parser.take())
-    return Reply(parser.status, Headers(parser.headers), b"".join(body))
+    fields = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in parser.headers]
+    return Reply(parser.status, Headers(fields), b"".join(body))
 
 
 @dataclass

@@ -178,7 +178,7 @@ def test_its_rights(verb: str, exchange: str, topic: str, is_allowed: bool) -> N
 
 STATS: dict[str, Any] = {
     "calls": 0, "casts": 0, "outcomes": {}, "dropped": {}, "published": {}, "refused": {}, "counters": {},
-    "uptime_seconds": 1,
+    "hedges": {"calls": 0}, "uptime_seconds": 1,
 }  # fmt: skip
 SUMMARY: dict[str, Any] = {
     "process": {"cpu_seconds": 1, "max_rss_bytes": 1}, "links": 0, "topics": 0, "calls_in_flight": 0, "stuck": 0,

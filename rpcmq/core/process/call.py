@@ -11,6 +11,7 @@ from typing import Any
 from rpcmq.core.process.call_states import CallState
 from rpcmq.errors import CallError
 from rpcmq.wire import LOW_FLAGS_AT, Flag, size_of
+from rpcmq.wire.hedge import HedgeTerms
 
 __all__ = ["Call"]
 
@@ -23,8 +24,8 @@ class Call:
     """An awaited message: a call, a multicall, or a cast to be confirmed."""
 
     __slots__ = (
-        "address", "answer", "cancelled", "error", "flags", "given", "items", "key", "message", "progress", "seal",
-        "sent_at", "sign_of_life", "silence", "slot", "timeout", "waiter", "withdrawn",
+        "address", "answer", "cancelled", "error", "flags", "given", "hedge", "items", "key", "message", "progress",
+        "seal", "sent_at", "sign_of_life", "silence", "slot", "timeout", "waiter", "withdrawn",
     )  # fmt: skip
 
     def __init__(self, address: str, flags: int, timeout: float | None) -> None:
@@ -52,6 +53,8 @@ class Call:
         self.waiter: Callable[[], object] | None = None
         #: Cancelled before any router received it.
         self.withdrawn = False
+        #: The terms on which several consumers may have it; None: one has it.
+        self.hedge: HedgeTerms | None = None
         #: Whether nobody waits for it any more: it was cancelled, and not started again.
         self.cancelled = False
 

@@ -13,6 +13,7 @@ from rpcmq.core.process.call import Call
 from rpcmq.core.process.call_table import CallTable
 from rpcmq.core.process.casts import RETAINED_KINDS, Casts
 from rpcmq.core.process.declarations import Declarations
+from rpcmq.core.process.hedge import send_hedge
 from rpcmq.core.process.resend_after_restart import resend
 from rpcmq.core.process.sent_streams import SentStreams, StreamingCall
 from rpcmq.core.process.timeouts import timeout_error
@@ -121,6 +122,8 @@ class Calls:
             self.casts.send_confirmed(message)
         else:
             self._uplink.send(message)
+            if call.hedge is not None:
+                send_hedge(self._uplink, call)
         return call
 
     def cancel(self, call: Call) -> None:

@@ -27,6 +27,7 @@ from collections.abc import Mapping
 from rpcmq.core.process.call import Call
 from rpcmq.core.process.call_table import CallTable
 from rpcmq.core.process.casts import RETAINED_KINDS, Casts
+from rpcmq.core.process.hedge import send_hedge
 from rpcmq.core.process.mesh_moves import for_next_owner
 from rpcmq.core.process.sent_streams import has_begun
 from rpcmq.core.process.uplink import Uplink
@@ -73,7 +74,7 @@ def resend(now: float, welcome: Welcome, uplink: Uplink, table: CallTable, casts
         is_call = message[KIND_AT] in _CALLS or message[KIND_AT] >= FIRST_NODE_KIND
         waiting = before.get(message[KEY]) if is_call else None
         if waiting is not None:
-            uplink.send(_with_time_left(now, waiting))
+            _send(now, waiting, uplink)
         elif message[KIND_AT] in RETAINED_KINDS and message[KEY] not in again:
             uplink.send(uplink.with_current_origin(message))
     _refuse_too_large(uplink, table, casts)
@@ -90,7 +91,7 @@ def _resend_or_fail(
     if kind == Kind.REQUEST and not may_run_twice and key not in table.not_accepted:
         if is_adopted and not call.flags & Flag.STREAM and call.message[STAMP][0] < _MOST_OWNERS:
             call.message = for_next_owner(call.message)
-            uplink.send(_with_time_left(now, call))
+            _send(now, call, uplink)
             return
         what = "its stream under way" if has_begun(call) else "in flight"
         text = f"the router went away with the call to {call.address!r} {what}; it may have run"
@@ -102,7 +103,7 @@ def _resend_or_fail(
         if is_adopted and call.message[LOW_FLAGS_AT] & (Flag.RESENT | Flag.IDEMPOTENT):
             # The last one has asked for it, before it gave it back; or it may have it still, and offer it later.
             call.message = for_next_owner(call.message)
-        uplink.send(_with_time_left(now, call))
+        _send(now, call, uplink)
     elif kind in RETAINED_KINDS and key not in again:
         # The router had it, and died before it confirmed that to the waiter.
         casts.retain(call.message)
@@ -128,9 +129,10 @@ def _refuse_too_large(uplink: Uplink, table: CallTable, casts: Casts) -> None:
             casts.refuse(message, error)
 
 
-def _with_time_left(now: float, call: Call) -> bytes:
-    """Return the message of ``call``, which has waited here, with its remaining time."""
+def _send(now: float, call: Call, uplink: Uplink) -> None:
+    """Send the message of ``call``, which has waited here, with its remaining time."""
     if call.timeout is not None and not call.flags & Flag.STREAM:
         left = max(1, int((call.sent_at + call.timeout - now) * 1000))
         call.message = with_ttl(call.message, min(left, NO_TTL - 1))
-    return call.message
+    uplink.send(call.message)
+    send_hedge(uplink, call)

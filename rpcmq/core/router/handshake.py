@@ -226,4 +226,5 @@ class Handshake:
             stamps=self._links.stamps,
             takes_back=True,
             request_streams=True,
+            hedges=True,
         ).message()

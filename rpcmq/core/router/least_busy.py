@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sized
+from collections.abc import Callable, Sized
 from typing import Generic, Protocol, TypeVar
 
 __all__ = ["ALONE", "NOWHERE", "LeastBusy"]
@@ -106,6 +106,13 @@ class LeastBusy(Generic[W]):
                 return next(iter(levels[level]))
         self._lowest = len(levels)
         return None
+
+    def pick_other(self, suits: Callable[[W], bool]) -> W | None:
+        """Return the least busy consumer of those that ``suits`` accepts; it is asked about few that it does not."""
+        alone = self.alone
+        if alone is not None:
+            return alone if len(alone.in_flight) < alone.credit and suits(alone) else None
+        return next((consumer for level in self._levels for consumer in level if suits(consumer)), None)
 
     def check(self) -> None:
         """Assert that each consumer is in its level. For tests: scans everything."""

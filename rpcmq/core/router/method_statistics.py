@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rpcmq.core.router.hedge import HedgeCounts
 from rpcmq.errors import Outcome
 from rpcmq.histogram import Histogram, microseconds
 
@@ -19,13 +20,17 @@ class Statistics:
     the outcomes are those of its records, and the latency is the histogram of their ``total_us``.
     """
 
-    __slots__ = ("_answered", "_latency", "_outcomes", "calls", "casts", "method", "name", "run", "run_seconds")
+    __slots__ = (
+        "_answered", "_latency", "_outcomes", "calls", "casts", "hedges", "method", "name", "run", "run_seconds",
+    )  # fmt: skip
 
     def __init__(self, name: str, method: str) -> None:
         self.name = name
         self.method = method
         self.calls = 0
         self.casts = 0
+        #: Of the calls that several consumers may have; None: there were none.
+        self.hedges: HedgeCounts | None = None
         #: Seconds -> how many of OK took so long, until they are counted. All that is answered in one
         #: wake-up and came in one took the same time, so a busy router counts many at a time.
         self._answered: dict[float, int] = {}

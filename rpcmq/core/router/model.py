@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator
 from rpcmq.core.common.session import Session
 from rpcmq.core.router.base_link import BaseLink
 from rpcmq.core.router.consumer_credit import ConsumerCredit
+from rpcmq.core.router.hedge import Hedge
 from rpcmq.core.router.least_busy import NOWHERE, LeastBusy
 from rpcmq.core.router.method_statistics import Statistics
 from rpcmq.core.router.remotes import NO_REMOTES, Remotes
@@ -89,8 +90,8 @@ class Request:
     """
 
     __slots__ = (
-        "attempts", "charge", "delivery", "destination", "is_call", "kept", "key", "message", "number", "outcome",
-        "queue", "received_at", "reply_to", "slot", "ttl", "usage",
+        "attempts", "charge", "delivery", "destination", "hedge", "is_call", "kept", "key", "message", "number",
+        "outcome", "queue", "received_at", "reply_to", "slot", "ttl", "usage",
     )  # fmt: skip
 
     key: bytes
@@ -106,6 +107,8 @@ class Request:
     delivery: Delivery | None
     #: Its outcome; None: it has not ended. It may be one that a consumer made up.
     outcome: int | None
+    #: Of a call that several consumers may have; not set otherwise. See :attr:`hedged`.
+    hedge: Hedge
     #: The deadline wheel's slot that holds it; None without a deadline. A call has one until it ends.
     slot: dict[Request, Request] | None
     #: Number of consumers that had it before and may have run it, modulo 256.
@@ -130,6 +133,14 @@ class Request:
     def size(self) -> int:
         """Bytes of the message with its payload."""
         return size_of(self.message)
+
+    @property
+    def hedged(self) -> Hedge | None:
+        """The way in which several consumers may have it; None: one has it at a time."""
+        try:
+            return self.hedge
+        except AttributeError:
+            return None
 
     @property
     def has_ended(self) -> bool:

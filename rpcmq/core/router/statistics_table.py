@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+from rpcmq.core.router.hedge import TOTALS
 from rpcmq.core.router.method_statistics import Statistics
 from rpcmq.core.router.settings import Settings
 from rpcmq.core.router.steps import Steps
@@ -27,6 +28,7 @@ class StatisticsTable:
         #: Counters inherited from forgotten methods.
         self._forgotten_calls = self._forgotten_casts = 0
         self._forgotten_outcomes: Counter[int] = Counter()
+        self._forgotten_hedges: Counter[str] = Counter(dict.fromkeys(TOTALS, 0))
 
     def __iter__(self) -> Iterator[Statistics]:
         return iter(self._rows.values())
@@ -50,16 +52,20 @@ class StatisticsTable:
             self._forgotten_calls += statistics.calls
             self._forgotten_casts += statistics.casts
             self._forgotten_outcomes.update(statistics.outcomes)
+            if statistics.hedges is not None:
+                self._forgotten_hedges.update(statistics.hedges.totals())
 
     def totals(self) -> Steps[dict[str, Any]]:
-        """Calls and casts since the start, and how many messages ended with each outcome, by its number."""
+        """Calls and casts since the start, how many messages ended with each outcome, by its number, and hedges."""
         calls, casts = self._forgotten_calls, self._forgotten_casts
-        outcomes = Counter(self._forgotten_outcomes)
+        outcomes, hedges = Counter(self._forgotten_outcomes), Counter(self._forgotten_hedges)
         # What is forgotten meanwhile is in this list still.
         for number, statistics in enumerate(list(self._rows.values()), 1):
             calls += statistics.calls
             casts += statistics.casts
             outcomes.update(statistics.outcomes)
+            if statistics.hedges is not None:
+                hedges.update(statistics.hedges.totals())
             if not number % _COUNTED:
                 yield
-        return {"calls": calls, "casts": casts, "outcomes": outcomes}
+        return {"calls": calls, "casts": casts, "outcomes": outcomes, "hedges": dict(hedges)}

@@ -81,7 +81,7 @@ class Local:
         """See ``Engine``."""
         columns = columns_of_trace(id)
         with _connected() as connection:
-            log = _Log(connection, selection)
+            log = _Log(connection, replace(selection, deliveries=True))
             terms = [f"{sql.name(name)} = {sql.literal(value)}" for name, value in columns.items()]
             order = f"recv_at, {', '.join(IDENTITY)}"
 
@@ -150,6 +150,7 @@ class _Log(OpenLog):
         """The SQL condition for the selected records."""
         chosen = self.selection
         terms = [f"{sql.name(name)} = {sql.literal(value)}" for name, value in chosen.where.items()]
+        terms += sql.without_kinds(chosen.left_out)
         if chosen.since is not None:
             terms.append(f"epoch_us(recv_at) >= {ceil(chosen.since * 1e6)}")
         if chosen.until is not None:
@@ -257,6 +258,7 @@ class _Stored(_Cells):
         super().__init__(connection)
         check_dimensions(selection.where)
         terms = [f"{sql.name(name)} = {sql.literal(value)}" for name, value in selection.where.items()]
+        terms += sql.without_kinds(selection.left_out)
         if selection.since is not None:
             terms.append(f'"window" >= {selection.since!r}')
         if selection.until is not None:

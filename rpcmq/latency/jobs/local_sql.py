@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from rpcmq.latency.analysis.series import DIMENSIONS
 from rpcmq.latency.jobs.bounds import LAST_OF_BUCKET, NEAR_IS_EXACT, PER_OCTAVE
@@ -22,6 +22,7 @@ __all__ = [
     "of_cells",
     "of_records",
     "records_of_windows",
+    "without_kinds",
 ]
 
 _TYPES = {"string": "VARCHAR", "int16": "SMALLINT", "int64": "BIGINT", "timestamp": "TIMESTAMPTZ"}
@@ -62,6 +63,11 @@ EMPTY_CELLS = _nothing(
 def condition(terms: Iterable[str]) -> str:
     """All of ``terms`` together."""
     return " AND ".join(f"({term})" for term in terms) or "true"
+
+
+def without_kinds(kinds: Collection[str]) -> list[str]:
+    """The terms that leave out records of these ``kinds``."""
+    return [f"kind::VARCHAR NOT IN ({', '.join(map(literal, kinds))})"] if kinds else []
 
 
 def bucket(us: str) -> str:

@@ -100,4 +100,6 @@ class SparkLog(OpenLog):
             wanted &= F.col("recv_at") < F.timestamp_micros(F.lit(ceil(chosen.until * 1e6)))
         for name, value in chosen.where.items():
             wanted &= F.col(name) == value
+        if chosen.left_out:
+            wanted &= ~F.col("kind").isin(*chosen.left_out)
         return wanted

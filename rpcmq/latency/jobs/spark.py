@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -69,11 +70,12 @@ class Spark:
         with _tasks(self._spark) as fit:
             fit(joined((selection.path, *more)).account.counted)
             stored = read_cells(self._spark, selection.path, *more)
-            yield _Cells(selected(stored, selection.since, selection.until, selection.where))
+            chosen = stored.where(~F.col("kind").isin(*selection.left_out)) if selection.left_out else stored
+            yield _Cells(selected(chosen, selection.since, selection.until, selection.where))
 
     def trace(self, selection: Selection, id: str, count: int) -> tuple[list[dict[str, Any]], Account]:
         """See ``Engine``."""
-        records = _Records(self._spark, selection)
+        records = _Records(self._spark, replace(selection, deliveries=True))
         return records.of_trace(id, count), records.account
 
 

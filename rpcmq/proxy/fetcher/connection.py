@@ -104,7 +104,11 @@ class OriginConnection:
         try:
             sock.settimeout(idle_seconds)
             if isinstance(body, bytes):
-                sock.sendall(head + body)
+                data = head + body if body else head
+                # Of what is short all is sent at once; sendall would prepare for more.
+                sent = sock.send(data)
+                if sent < len(data):
+                    sock.sendall(memoryview(data)[sent:])
             else:
                 sock.sendall(head)
                 sent_all = self._send_chunks(body)

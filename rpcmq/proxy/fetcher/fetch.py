@@ -15,7 +15,7 @@ from rpcmq.proxy.fetcher.connection import (
 from rpcmq.proxy.fetcher.origins import Origin, Origins
 from rpcmq.proxy.fetcher.responses import MalformedResponse
 
-__all__ = ["FetchFailed", "Fetched", "fetch"]
+__all__ = ["FetchFailed", "Fetched", "fetch", "request_head", "request_lines"]
 
 _IDEMPOTENT = frozenset(("GET", "HEAD", "OPTIONS", "PUT", "DELETE"))
 #: Servers that are tried for one request.
@@ -58,8 +58,7 @@ class Fetched:
 def fetch(
     origins: Origins,
     method: str,
-    target: str,
-    headers: Sequence[tuple[str, str]],
+    fields: bytes,
     body: bytes | Iterable[bytes] = b"",
     deadline: float | None = None,
 ) -> Fetched:
@@ -69,7 +68,7 @@ def fetch(
     connection that was kept turns out to be closed; any request does where no connection could be made.
 
     Args:
-        headers: those to send; Host among them, and none of the connection or the framing.
+        fields: the request line, and the fields to send, as lines: Host among them, and none of the framing.
         body: in one piece, or as it comes.
         deadline: time of the monotonic clock at which no further origin is tried.
 
@@ -77,7 +76,7 @@ def fetch(
         FetchFailed: none answered.
     """
     is_at_hand = isinstance(body, bytes)
-    head = request_head(method, target, headers, len(body) if isinstance(body, bytes) else None)
+    head = request_head(method, fields, len(body) if isinstance(body, bytes) else None)
     may_repeat = method in _IDEMPOTENT and is_at_hand
     site = origins.site
     failed = FetchFailed(502, "no origin is configured")
@@ -88,7 +87,7 @@ def fetch(
         origin.requests += 1
         was_sent = False
         try:
-            connection = origin.connection()
+            connection = origin.connection(is_checked=not may_repeat)
             was_sent = True
             framed = body if isinstance(body, bytes) else _chunked(body)
             try:
@@ -116,24 +115,37 @@ def fetch(
     raise failed
 
 
-def request_head(method: str, target: str, headers: Sequence[tuple[str, str]], length: int | None) -> bytes:
-    """The head of a request, as bytes; ``length`` is that of its body, None: it is chunked.
+def request_lines(method: str, target: str, fields: Sequence[tuple[str, str]]) -> bytes:
+    """The request line and the fields of a request, as lines.
 
     Raises:
-        FetchFailed: a name or a value would end its line.
+        ValueError: a name or a value has a line end in it.
     """
-    lines = [f"{method} {target} HTTP/1.1"]
-    lines += [f"{name}: {value}" for name, value in headers]
-    if length is None:
-        lines.append("Transfer-Encoding: chunked")
-    elif length or method in ("POST", "PUT", "PATCH"):
-        lines.append(f"Content-Length: {length}")
-    lines += ["", ""]
-    text = "\r\n".join(lines)
-    ends = len(lines) - 1
+    text = f"{method} {target} HTTP/1.1\r\n" + "".join([f"{name}: {value}\r\n" for name, value in fields])
+    ends = len(fields) + 1
     if text.count("\n") != ends or text.count("\r") != ends or "\0" in text:
-        raise FetchFailed(502, "a field of the request has a line end in it")
+        raise ValueError("a field of the request has a line end in it")
     return text.encode("latin-1")
+
+
+def request_head(method: str, lines: bytes, length: int | None) -> bytes:
+    """The head of a request, as bytes.
+
+    Args:
+        lines: see :func:`request_lines`.
+        length: of its body; None: it is chunked.
+
+    Raises:
+        FetchFailed: they are no lines of a request with this method.
+    """
+    is_one = b"\r\n\r\n" not in lines and lines.endswith(b"\r\n") and lines.count(b"\n") == lines.count(b"\r\n")
+    if not is_one or not lines.startswith(method.encode("latin-1") + b" "):
+        raise FetchFailed(502, "the lines of the request are none")
+    if length is None:
+        return lines + b"Transfer-Encoding: chunked\r\n\r\n"
+    if length or method in ("POST", "PUT", "PATCH"):
+        return b"%sContent-Length: %d\r\n\r\n" % (lines, length)
+    return lines + b"\r\n"
 
 
 def _exchange(

@@ -8,7 +8,7 @@ from typing import Any
 import gevent
 
 from rpcmq.proxy.fetcher.connection import OriginConnection, OriginStalled, OriginUnreachable
-from rpcmq.proxy.fetcher.fetch import request_head
+from rpcmq.proxy.fetcher.fetch import request_head, request_lines
 from rpcmq.proxy.fetcher.origins import Origin, Origins
 from rpcmq.proxy.fetcher.responses import MalformedResponse
 from rpcmq.proxy.http.errors import TruncatedBody
@@ -62,7 +62,7 @@ class HealthChecks:
         site = self._origins.site
         host = site.host or (origin.name if site.name.startswith("*") else site.name)
         fields = [("Host", host), ("User-Agent", "rpcmq-proxy"), ("Connection", "close")]
-        head = request_head("GET", site.health_target, fields, 0)
+        head = request_head("GET", request_lines("GET", site.health_target, fields), 0)
         connection: OriginConnection | None = None
         try:
             connection = origin.connection(fresh=True)

@@ -16,6 +16,10 @@ from rpcmq.proxy.settings import OriginUrl, SiteSettings
 __all__ = ["Origin", "Origins"]
 
 
+#: Seconds for which a connection that was just used counts as open.
+_YOUNG_SECONDS = 0.5
+
+
 class Origin:
     """A server that has the site.
 
@@ -58,20 +62,25 @@ class Origin:
             self._down_until = monotonic() + self._site.down_seconds
             self.close_idle()
 
-    def connection(self, *, fresh: bool = False) -> OriginConnection:
+    def connection(self, *, fresh: bool = False, is_checked: bool = True) -> OriginConnection:
         """A connection that was kept, or a new one.
+
+        Args:
+            fresh: a new one.
+            is_checked: look whether one that was used just now is still open; others always are looked at.
 
         Raises:
             OriginUnreachable, OriginStalled: there is none.
         """
-        idle = self._idle
-        oldest = monotonic() - self._site.keep_seconds
+        idle, site = self._idle, self._site
+        oldest = monotonic() - site.keep_seconds
         while idle and not fresh:
             connection = idle.pop()
-            if connection.idle_since >= oldest and connection.is_usable():
-                return connection
+            if connection.idle_since >= oldest:
+                is_young = connection.idle_since >= oldest + site.keep_seconds - _YOUNG_SECONDS
+                if (is_young and not is_checked) or connection.is_usable():
+                    return connection
             connection.close()
-        site = self._site
         name = self.url.host if site.host == "" else site.host.rpartition(":")[0] or site.host
         return OriginConnection((self.url.host, self.url.port), self._context, name, site.connect_seconds)
 

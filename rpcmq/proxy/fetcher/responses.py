@@ -39,7 +39,7 @@ class ResponseParser:
         self._parser = httptools.HttpResponseParser(self)
         self.status = 0
         self.reason = ""
-        self.headers: list[tuple[str, str]] = []
+        self.headers: list[tuple[bytes, bytes]] = []
         self.has_head = False
         self.length: int | None = None
         self.ends_with_connection = False
@@ -83,6 +83,11 @@ class ResponseParser:
             if self._raw > 2 * _HEADER_BYTES:
                 raise MalformedResponse("its head has no end")
 
+    @property
+    def fields(self) -> bytes:
+        """Names and values of the head, as lines."""
+        return b"".join([b"%s: %s\r\n" % field for field in self.headers])
+
     def _has_ended(self) -> bool:
         return self.is_complete
 
@@ -122,7 +127,7 @@ class ResponseParser:
         if self._size > _HEADER_BYTES or len(self.headers) >= _HEADER_COUNT:
             raise MalformedResponse(f"its fields are more than {_HEADER_COUNT}, or longer than {_HEADER_BYTES} bytes")
         if not self.has_head:
-            self.headers.append((name.decode("latin-1"), value.rstrip(b" \t").decode("latin-1")))
+            self.headers.append((name, value.rstrip(b" \t")))
 
     def on_headers_complete(self) -> None:
         """See httptools."""
@@ -152,10 +157,10 @@ class ResponseParser:
         is_chunked = False
         for name, value in self.headers:
             match name.lower():
-                case "content-length":
+                case b"content-length":
                     self.length = int(value)
-                case "transfer-encoding":
-                    if value.lower() != "chunked":
+                case b"transfer-encoding":
+                    if value.lower() != b"chunked":
                         raise MalformedResponse(f"its Transfer-Encoding is {value[:40]!r}; only chunked is understood")
                     is_chunked = True
         self.ends_with_connection = self.length is None and not is_chunked

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from time import monotonic
 from typing import Any
 
@@ -13,6 +13,7 @@ import gevent
 from rpcmq import Client, Service
 from rpcmq.client.limited_log import RateLimitedLog
 from rpcmq.errors import RpcError
+from rpcmq.proxy.answers import Answer, failure
 from rpcmq.proxy.fetcher.fetch import Fetched, FetchFailed, fetch
 from rpcmq.proxy.fetcher.health import HealthChecks
 from rpcmq.proxy.fetcher.origins import Origins
@@ -84,52 +85,45 @@ class Fetcher:
         for origins in self._sites.values():
             origins.close()
 
-    def fetch(
-        self, site: str, method: str, target: str, headers: Sequence[tuple[str, str]], body: Any, share: str
-    ) -> dict[str, Any]:
-        """Return the response of an origin as a mapping; see :class:`rpcmq.proxy.front.fetching.Fetching`."""
+    def fetch(self, site: str, method: str, lines: bytes, body: Any, share: str) -> Answer:
+        """Return the response of an origin.
+
+        Args:
+            lines: the request line and the fields; see :func:`rpcmq.proxy.fetcher.fetch.request_lines`.
+            share: requests of the same site and text here may have the same response; empty: this one may not.
+        """
         self._requests += 1
         origins = self._sites.get(site)
         if origins is None:
-            return {"failed": 502, "text": f"the fetcher {self._name} knows no site {site!r}"}
+            return failure(502, f"the fetcher {self._name} knows no site {site!r}")
         if share:
-            return self._shared.answer(
-                (site, share), method, target, headers, lambda: self._ask(origins, method, target, headers, body)
-            )
-        return self._ask(origins, method, target, headers, body)
+            return self._shared.answer((site, share), lambda: self._ask(origins, method, lines, body))
+        return self._ask(origins, method, lines, body)
 
-    def _ask(
-        self, origins: Origins, method: str, target: str, headers: Sequence[tuple[str, str]], body: Any
-    ) -> dict[str, Any]:
+    def _ask(self, origins: Origins, method: str, lines: bytes, body: Any) -> Answer:
         try:
-            fetched = fetch(origins, method, target, headers, body, monotonic() + self._seconds)
+            fetched = fetch(origins, method, lines, body, monotonic() + self._seconds)
         except FetchFailed as failed:
-            return {"failed": failed.status, "text": str(failed)}
+            return failure(failed.status, str(failed))
         parser = fetched.response.parser
         try:
             first = fetched.response.body_at_hand(_FIRST_BYTES, _FIRST_SECONDS)
         except TruncatedBody as error:
             fetched.origin.has_failed()
             fetched.close()
-            return {"failed": 502, "text": f"the origin {fetched.origin.name} of {origins.site.name} failed: {error}"}
+            return failure(502, f"the origin {fetched.origin.name} of {origins.site.name} failed: {error}")
         except BaseException:
             fetched.close()
             raise
-        answer: dict[str, Any] = {
-            "status": parser.status,
-            "reason": parser.reason,
-            "headers": parser.headers,
-            "body": first,
-            "rest": None,
-            "truncatable": parser.ends_with_connection,
-        }
+        token = ""
         if parser.is_complete and not parser.chunks:
             fetched.close()
         else:
             token = secrets.token_hex(16)
             self._rests[token] = (fetched, monotonic() + _REST_SECONDS)
-            answer["rest"] = [self._name, token]
-        return answer
+        return Answer(
+            parser.status, parser.reason, parser.fields, first, self._name, token, parser.ends_with_connection
+        )
 
     def rest(self, token: str) -> Iterator[bytes]:
         """Yield what follows the beginning of a body; an error within it is raised at its place."""
@@ -191,11 +185,9 @@ class _Endpoint:
     def __init__(self, fetcher: Fetcher) -> None:
         self._fetcher = fetcher
 
-    def fetch(
-        self, ctx: Any, site: str, method: str, target: str, headers: Any, body: Any = b"", share: str = ""
-    ) -> dict[str, Any]:
+    def fetch(self, ctx: Any, site: str, method: str, lines: bytes, body: Any = b"", share: str = "") -> list[Any]:
         """See :meth:`Fetcher.fetch`."""
-        return self._fetcher.fetch(site, method, target, headers, body, share)
+        return self._fetcher.fetch(site, method, lines, body, share).to_list()
 
     def rest(self, ctx: Any, token: str) -> Iterator[bytes]:
         """See :meth:`Fetcher.rest`."""

@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable
 from time import monotonic
 from typing import Any
 
 from gevent.event import Event
 
-from rpcmq.proxy.messages import Headers, list_members
+from rpcmq.proxy.answers import ASKER, Answer
+from rpcmq.proxy.messages import list_members
 
 __all__ = ["SharedFetches", "is_shareable"]
 
-#: Fields of a request that say who asks, and which tell no responses apart unless these say so (Vary).
-_ASKER = frozenset(
-    (
-        "user-agent", "referer", "cookie", "via", "forwarded", "x-forwarded-for", "x-forwarded-host",
-        "x-forwarded-proto",
-        "x-real-ip", "x-request-id", "traceparent", "tracestate", "priority", "sec-ch-ua", "sec-fetch-mode",
-    )
-)  # fmt: skip
 _STATUSES = frozenset((200, 203, 204, 300, 301, 308, 404, 405, 410, 414, 501))
 _WAIT_SECONDS = 30.0
-
-Answer = dict[str, Any]
 
 
 class _Flight:
@@ -47,15 +38,11 @@ class SharedFetches:
         #: Requests that were answered with the answer to another.
         self.shared = 0
 
-    def answer(
-        self, site: Hashable, method: str, target: str, headers: Sequence[tuple[str, str]], ask: Callable[[], Answer]
-    ) -> Answer:
-        """Return the answer of ``ask``, or that of another one of ``site`` under way; the latter with ``lead``.
+    def answer(self, key: Hashable, ask: Callable[[], Answer]) -> Answer:
+        """Return the answer of ``ask``, or that of another request of the same ``key`` under way.
 
-        ``lead`` is the time in seconds by which the other one was sent before this was called.
+        The latter says by how much the other one was sent before this was called.
         """
-        mine = tuple(field for field in headers if field[0].lower() not in _ASKER)
-        key = (site, method, target, mine)
         flight = self._flights.get(key)
         if flight is None:
             return self._lead(key, ask)
@@ -64,7 +51,7 @@ class SharedFetches:
         if flight.answer is None:
             return ask()
         self.shared += 1
-        return flight.answer | {"lead": lead}
+        return flight.answer.led_by(lead)
 
     def _lead(self, key: Any, ask: Callable[[], Answer]) -> Answer:
         flight = self._flights[key] = _Flight()
@@ -78,17 +65,17 @@ class SharedFetches:
             flight.done.set()
 
 
-def is_shareable(answer: Mapping[str, Any]) -> bool:
+def is_shareable(answer: Answer) -> bool:
     """Whether an answer is for whoever asked meanwhile: a failure, or a whole response that any cache may reuse."""
-    if "failed" in answer:
+    if answer.failed:
         return True
-    if answer["rest"] is not None or answer["truncatable"] or answer["status"] not in _STATUSES:
+    if answer.token or answer.ends_with_connection or answer.status not in _STATUSES:
         return False
-    headers = Headers(answer["headers"])
+    headers = answer.headers
     if "set-cookie" in headers:
         return False
     directives = {each.partition("=")[0].lower() for each in list_members(headers.joined("cache-control"))}
     if directives & {"private", "no-store", "no-cache"} or not directives & {"public", "s-maxage", "max-age"}:
         return False
     vary = {each.lower() for each in list_members(headers.joined("vary"))}
-    return "*" not in vary and not vary & _ASKER
+    return "*" not in vary and not vary & ASKER

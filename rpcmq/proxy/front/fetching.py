@@ -9,9 +9,11 @@ from typing import Any
 
 from rpcmq import Address, Client
 from rpcmq.errors import CallTimeout, LinkLost, NoConsumer, Overloaded, PayloadError, RemoteError, RouterUnreachable
+from rpcmq.proxy.answers import Answer, share_key
+from rpcmq.proxy.fetcher.fetch import request_lines
 from rpcmq.proxy.front.fetchers import KnownFetchers
 from rpcmq.proxy.http.errors import TruncatedBody
-from rpcmq.proxy.messages import Headers, ResponseHead
+from rpcmq.proxy.messages import ResponseHead
 from rpcmq.proxy.settings import FetchSettings
 
 __all__ = ["Fetching", "NoResponse", "OriginAnswer"]
@@ -51,20 +53,18 @@ class OriginAnswer:
 
     __slots__ = ("_client", "_rest", "first", "head", "is_whole", "may_store", "requested_at", "responded_at")
 
-    def __init__(self, client: Client, topic: str, answer: dict[str, Any], requested_at: float) -> None:
-        self.head = ResponseHead(answer["status"], Headers(map(tuple, answer["headers"])), answer["reason"])
-        self.first: bytes = answer["body"]
-        self.is_whole = answer["rest"] is None
-        self.may_store = not answer["truncatable"]
-        self.requested_at = requested_at - answer.get("lead", 0.0)
+    def __init__(self, client: Client, topic: str, answer: Answer, requested_at: float) -> None:
+        self.head = ResponseHead(answer.status, answer.headers, answer.reason)
+        self.first = answer.body
+        self.is_whole = not answer.token
+        self.may_store = not answer.ends_with_connection
+        self.requested_at = requested_at - answer.lead
         self.responded_at = time()
         self._client = client
         self._rest: Iterator[bytes] | None = None
         if not self.is_whole:
-            server, token = answer["rest"]
-            self._rest = client.multicall(
-                None, Address(topic, server), {"method": "rest", "args": {"token": token}}, _PIECE_SECONDS
-            )
+            message = {"method": "rest", "args": {"token": answer.token}}
+            self._rest = client.multicall(None, Address(topic, answer.server), message, _PIECE_SECONDS)
 
     def body(self) -> Iterator[bytes]:
         """Yield all of the body.
@@ -110,7 +110,7 @@ class Fetching:
         target: str,
         fields: Sequence[tuple[str, str]],
         body: bytes | Iterable[bytes],
-        share_key: str = "",
+        cache_key: str = "",
         share_mark: str = "",
     ) -> OriginAnswer:
         """Return the response of an origin of ``site``.
@@ -118,31 +118,28 @@ class Fetching:
         Args:
             fields: as they go to the origin.
             body: in one piece, or as it comes; errors of the iterator are raised.
-            share_key: fetchers may answer requests of the same key with one response; empty: they may not.
+            cache_key: fetchers may answer requests for the same key with one response; empty: they may not.
             share_mark: those of the same mark only.
 
         Raises:
             NoResponse: there is none.
         """
         self.sent += 1
-        args = {
-            "site": site,
-            "method": method,
-            "target": target,
-            "headers": fields,
-            "body": body,
-            "share": share_mark if share_key else "",
-        }
+        args: dict[str, Any] = {"site": site, "method": method, "lines": request_lines(method, target, fields)}
+        if not isinstance(body, bytes) or body:
+            args["body"] = body
+        if cache_key:
+            args["share"] = share_key(share_mark, method, target, fields)
         requested_at = time()
-        answer = self._call({"method": "fetch", "args": args}, method in _SAFE, share_key)
-        if "failed" in answer:
+        answer = Answer.of_list(self._call({"method": "fetch", "args": args}, method in _SAFE, cache_key))
+        if answer.failed:
             self.failed += 1
-            raise NoResponse(answer["failed"], answer["text"])
+            raise NoResponse(answer.failed, answer.reason)
         return OriginAnswer(self._client, self._settings.topic, answer, requested_at)
 
-    def _call(self, message: dict[str, Any], is_safe: bool, share_key: str) -> dict[str, Any]:
+    def _call(self, message: dict[str, Any], is_safe: bool, cache_key: str) -> list[Any]:
         topic = self._settings.topic
-        server = self._known.choose(share_key) if share_key else ""
+        server = self._known.choose(cache_key) if cache_key else ""
         targets = [Address(topic, server)] if server else []
         for target in (*targets, Address(topic), Address(topic)):
             try:
@@ -171,8 +168,8 @@ class Fetching:
         self.failed += 1
         raise problem
 
-    def _call_at(self, target: Address, message: dict[str, Any], is_safe: bool) -> dict[str, Any]:
-        found: dict[str, Any] = self._client.call(
+    def _call_at(self, target: Address, message: dict[str, Any], is_safe: bool) -> list[Any]:
+        found: list[Any] = self._client.call(
             None, target, message, self._settings.seconds + _MARGIN, idempotent=is_safe, mandatory=True
         )
         return found

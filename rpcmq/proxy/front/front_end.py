@@ -29,12 +29,31 @@ from rpcmq.proxy.http.server import HttpServer, listen
 from rpcmq.proxy.http.tls import Certificates
 from rpcmq.proxy.settings import ProxySettings
 from rpcmq.proxy.store.contract import Store
+from rpcmq.proxy.store.opening import open_store
 
-__all__ = ["FrontEnd", "policy_of"]
+__all__ = ["FrontEnd", "policy_of", "store_of"]
 
 _HOT_BYTES = 16 * 1024 * 1024
 _MAINTAIN_SECONDS = 10.0
 _CERTIFICATE_SECONDS = 2.0
+
+
+def store_of(settings: ProxySettings) -> Store:
+    """Open the store that ``settings`` ask for.
+
+    Raises:
+        ConfigError: it cannot be used.
+    """
+    cache = settings.cache
+    return open_store(
+        memory_bytes=cache.memory_bytes,
+        memory_body=cache.memory_body,
+        directory=cache.directory,
+        directory_bytes=cache.directory_bytes,
+        mongodb=cache.mongodb,
+        database=cache.mongodb_database,
+        mongodb_bytes=cache.mongodb_bytes,
+    )
 
 
 def policy_of(settings: ProxySettings) -> CachePolicy:

@@ -43,7 +43,7 @@ from rpcmq.proxy.store.tiers import TieredStore
 __all__ = ["Handler"]
 
 #: Bodies of requests up to this size are read before they are sent on, so that they can be sent again.
-_BODY_AT_HAND = 32 * 1024 * 1024
+_BODY_AT_HAND = 256 * 1024
 #: Stored responses that are revalidated at once while clients have been answered.
 _BACKGROUND = 256
 #: Requests that a 304 for something that is not stored leads to, for one request of a client.
@@ -172,7 +172,7 @@ class Handler:
         """Ask the origin; send its response to the client, if there is one, and to the store."""
         for _ in range(_RESENDS + 1):
             try:
-                answer = self._ask(exchange, forward, asked)
+                answer = self._ask(exchange, forward, asked, may_share=flight is not None)
             except NoResponse as error:
                 if flight is not None:
                     flight.land(Landing(failed=error.status))
@@ -206,11 +206,11 @@ class Handler:
             break
         return self._fail(exchange, forward, NoResponse(502, "the origin confirms what is not stored"), is_last=True)
 
-    def _ask(self, exchange: Exchange | None, forward: Forward, asked: _Asked) -> OriginAnswer:
+    def _ask(self, exchange: Exchange | None, forward: Forward, asked: _Asked, *, may_share: bool) -> OriginAnswer:
         request, site = forward.request, asked.site
         fields = fields_for_origin(request, asked.peer, site.host, trust_forwarded=self._settings.front.trust_forwarded)
         body: bytes | Iterable[bytes] = _body_of(exchange) if exchange is not None else b""
-        share_key = forward.key if forward.may_collapse and self._settings.cache.collapse else ""
+        share_key = forward.key if may_share else ""
         # A response to a request from before a purge is not shared with one from after it.
         mark = repr(self._purges.last_at)
         return self._fetching.ask(site.name, request.method, request.target, fields, body, share_key, mark)

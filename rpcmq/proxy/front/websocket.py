@@ -9,6 +9,7 @@ import gevent
 
 from rpcmq.proxy.fetcher.connection import OriginConnection, OriginStalled, OriginUnreachable
 from rpcmq.proxy.fetcher.fetch import request_head as origin_head
+from rpcmq.proxy.fetcher.fetch import request_lines
 from rpcmq.proxy.fetcher.origins import Origins
 from rpcmq.proxy.front.heads import fields_for_origin, request_head
 from rpcmq.proxy.http.errors import ClientGone
@@ -35,7 +36,9 @@ def tunnel(exchange: Exchange, origins: Origins, *, trust_forwarded: bool) -> No
         return
     try:
         upstream = connection.socket
-        answer = _ask(connection, origin_head("GET", head.target, fields, 0), site.first_byte_seconds)
+        answer = _ask(
+            connection, origin_head("GET", request_lines("GET", head.target, fields), 0), site.first_byte_seconds
+        )
         status = answer[9:12]
         exchange.status = int(status) if status.isdigit() else 502
         if not answer.startswith(b"HTTP/1.1 ") or b"\r\n\r\n" not in answer:

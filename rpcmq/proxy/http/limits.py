@@ -31,7 +31,7 @@ class Limits:
     target_bytes: int = 8 * _KIB
     header_bytes: int = 32 * _KIB
     header_count: int = 100
-    body_bytes: int = 16 * _KIB * _KIB
+    body_bytes: int = 1024 * _KIB * _KIB
     header_seconds: float = 10.0
     idle_seconds: float = 60.0
     min_rate: int = 512

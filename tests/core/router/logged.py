@@ -53,7 +53,7 @@ def check_live(view: list[dict[str, Any]], records: list[Record]) -> None:
             live.live_name(r.exchange, r.topic, r.target_server, r.group), r.method, outcome_name(r.outcome), r.total_us
         )
         for r in records
-        if r.outcome is not None
+        if r.outcome is not None and r.kind.is_message
     )
     seen = {(row["topic"], row["method"]): {name: row[name] for name in ("outcomes", "histogram")} for row in view}
     assert {key: counted for key, counted in seen.items() if counted["outcomes"]} == expected

@@ -11,7 +11,7 @@ from typing import Any
 import gevent
 import pytest
 
-from rpcmq.proxy.fetcher.fetch import Fetched, FetchFailed, fetch, request_head
+from rpcmq.proxy.fetcher.fetch import Fetched, FetchFailed, fetch, request_head, request_lines
 from rpcmq.proxy.fetcher.health import HealthChecks
 from rpcmq.proxy.fetcher.origins import Origins
 from rpcmq.proxy.http.errors import TruncatedBody
@@ -50,7 +50,7 @@ def origins_of(*urls: OriginUrl, **site: Any) -> Origins:
 
 
 def got(origins: Origins, method: str = "GET", body: Any = b"", target: str = "/x") -> tuple[int, bytes]:
-    fetched = fetch(origins, method, target, HOST, body)
+    fetched = fetch(origins, method, request_lines(method, target, HOST), body)
     try:
         return fetched.response.parser.status, b"".join(fetched.response.body())
     finally:
@@ -86,7 +86,7 @@ def test_a_body_is_sent(start: Callable[..., Origin], body: Any) -> None:
 def test_a_response_that_was_not_taken_whole_ends_its_connection(start: Callable[..., Origin]) -> None:
     origin = start(saying(b"x" * 3_000_000))
     origins = origins_of(origin.url)
-    fetched = fetch(origins, "GET", "/", HOST)
+    fetched = fetch(origins, "GET", request_lines("GET", "/", HOST))
     fetched.close()
     assert got(origins)[1] == b"x" * 3_000_000
     assert origin.server is not None and origin.server.counters.accepted == 2
@@ -229,13 +229,22 @@ def test_more_than_was_announced_is_cut_and_not_taken_for_the_next_response() ->
 
 def test_fields_with_line_ends_never_leave() -> None:
     for target, fields in [("/", [("X", "a\r\nY: b")]), ("/\r\nX: y", []), ("/", [("X\n", "a")]), ("/", [("X", "\0")])]:
-        with pytest.raises(FetchFailed, match="line end"):
-            request_head("GET", target, [*HOST, *fields], 0)
+        with pytest.raises(ValueError, match="line end"):
+            request_lines("GET", target, [*HOST, *fields])
+    for lines in (
+        b"",
+        b"GET / HTTP/1.1",
+        b"GET / HTTP/1.1\r\n\r\nGET /b HTTP/1.1\r\n",
+        b"PUT / HTTP/1.1\r\n",
+        b"GET /\nX\r\n",
+    ):
+        with pytest.raises(FetchFailed, match="none"):
+            request_head("GET", lines, 0)
 
 
 def test_a_short_body_is_at_hand_with_its_head(start: Callable[..., Origin]) -> None:
     origins = origins_of(start(saying(b"x" * 200_000)).url)
-    fetched = fetch(origins, "GET", "/", HOST)
+    fetched = fetch(origins, "GET", request_lines("GET", "/", HOST))
     assert fetched.response.body_at_hand(256 * 1024, 0.0) == b"x" * 200_000
     fetched.close()
     origins.close()
@@ -249,7 +258,7 @@ def test_a_slow_body_does_not_keep_its_head_waiting() -> None:
 
     with raw_origin(slowly) as url:
         origins = origins_of(url)
-        fetched: Fetched = fetch(origins, "GET", "/", HOST)
+        fetched: Fetched = fetch(origins, "GET", request_lines("GET", "/", HOST))
         assert fetched.response.body_at_hand(256 * 1024, 0.01) == b"a"
         assert b"".join(fetched.response.body()) == b"b"
         fetched.close()

@@ -24,20 +24,20 @@ def test_a_response_may_come_in_pieces(cut: int) -> None:
     data = OK + b"X-Y: z \r\nContent-Length: 5\r\n\r\nabcde"
     parser = parsed(data[:cut], data[cut:])
     assert (parser.status, parser.reason, parser.length) == (200, "OK", 5)
-    assert parser.headers == [("X-Y", "z"), ("Content-Length", "5")]
+    assert parser.headers == [(b"X-Y", b"z"), (b"Content-Length", b"5")]
     assert parser.take() == b"abcde" and parser.is_complete and parser.may_reuse
 
 
 def test_chunks_are_joined_and_trailers_dropped() -> None:
     parser = parsed(OK + b"Transfer-Encoding: chunked\r\n\r\n", b"1\r\na\r\n2\r\nbc\r\n0\r\nX-T: t\r\n\r\n")
     assert parser.take() == b"abc" and parser.is_complete and parser.may_reuse
-    assert all(name != "X-T" for name, _ in parser.headers)
+    assert all(name != b"X-T" for name, _ in parser.headers)
 
 
 def test_interim_responses_are_passed_over() -> None:
     hints = b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"
     parser = parsed(b"HTTP/1.1 100 Continue\r\n\r\n" + hints, OK + b"Content-Length: 0\r\n\r\n")
-    assert parser.status == 200 and parser.headers == [("Content-Length", "0")] and parser.is_complete
+    assert parser.status == 200 and parser.headers == [(b"Content-Length", b"0")] and parser.is_complete
     with pytest.raises(MalformedResponse, match="interim"):
         parsed(hints * 100)
 

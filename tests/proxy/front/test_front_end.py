@@ -376,10 +376,67 @@ def test_a_client_that_leaves_lets_those_behind_it_have_the_response(world: Worl
     assert len(follower.get(timeout=SECONDS).body) == 3_000_000
 
 
-def test_a_short_body_of_a_request_reaches_the_origin(world: World) -> None:
+@pytest.mark.parametrize("size", [0, 1, 256 * 1024, 256 * 1024 + 1, 6_000_000])
+def test_the_body_of_a_request_reaches_the_origin(world: World, size: int) -> None:
     front_end = world.start(lambda exchange: exchange.send(ResponseHead(200), b"".join(exchange.body())))
-    body = bytes(range(256)) * 1000
-    assert ask(front_end, "/a", method="POST", body=body).body == body
+    body = bytes(range(256)) * (size // 256) + b"x" * (size % 256)
+    for _ in range(2):
+        assert ask(front_end, "/a", method="POST", body=body).body == body
+
+
+def test_an_upload_is_read_only_as_fast_as_the_origin_takes_it(world: World) -> None:
+    go = Event()
+
+    def answer(exchange: Exchange) -> None:
+        go.wait(SECONDS)
+        exchange.send(ResponseHead(200), b"%d" % sum(map(len, exchange.body())))
+
+    size = 64 << 20
+    front_end = world.start(answer)
+    sent = 0
+    with connect_to(front_end) as sock:
+        sock.sendall(request_bytes("POST", "/a", [("Content-Length", str(size))]))
+        sock.settimeout(1.0)
+        try:
+            while sent < size:
+                sent += sock.send(b"x" * min(1 << 18, size - sent))
+        except TimeoutError:
+            pass  # nobody takes more
+        assert sent < 40 << 20
+        go.set()
+        sock.settimeout(SECONDS)
+        sock.sendall(b"x" * (size - sent))
+        assert read_reply(sock).body == b"%d" % size
+
+
+def test_an_origin_that_answers_before_the_end_of_an_upload_is_heard(world: World) -> None:
+    front_end = world.start(lambda exchange: exchange.send_error(413, "Too much.", closes=True))
+    with connect_to(front_end) as sock:
+        sock.sendall(request_bytes("POST", "/a", [("Content-Length", str(100 << 20))]))
+        try:
+            for _ in range(400):
+                sock.sendall(b"x" * (1 << 18))
+        except OSError:
+            pass  # closed, as it should be
+        assert read_reply(sock).status in (413, 502)
+
+
+def test_a_client_that_leaves_in_its_upload_leaves_nothing_behind(world: World) -> None:
+    seen: list[object] = []
+
+    def answer(exchange: Exchange) -> None:
+        try:
+            seen.append(sum(map(len, exchange.body())))
+        except Exception as error:
+            seen.append(type(error).__name__)
+            raise
+
+    front_end = world.start(answer)
+    with connect_to(front_end) as sock:
+        sock.sendall(request_bytes("POST", "/a", [("Content-Length", str(100 << 20))]) + b"x" * (1 << 20))
+        eventually(lambda: len(world.origins[0].requests) == 1)
+    eventually(lambda: seen == ["ClientGone"])
+    eventually(lambda: front_end.status()["connections"] == 0)
 
 
 # --- fields ----------------------------------------------------------------------------------------

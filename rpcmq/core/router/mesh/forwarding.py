@@ -161,6 +161,17 @@ class Forwarding(MeshPart):
             want_more(place, remote, 1)
         return False
 
+    def take_beside(self, now: float, request: Request) -> bool:
+        """Offer ``request``, which others have, to the least busy neighbour that has none of it, if one is free.
+
+        One that tells how many it takes is not: its consumers are busy.
+        """
+        destination = request.destination
+        remotes = (destination.server or destination.topic).remotes
+        free = [each for each in remotes.values() if each.room is None and each.free > 0]
+        free.sort(key=lambda each: len(each.offered) / (each.capacity or 1))
+        return any(self._offer(now, request, remote) for remote in free)
+
     def fan_out(self, request: Request) -> int:
         """Send the fanout ``request`` to each neighbour with consumers; return how many these are together.
 
@@ -307,7 +318,7 @@ class Forwarding(MeshPart):
                 self._context.places.refuse(now, _place_of(request), link)
                 self._note_denied(link, body.text)
                 self._offer_again(now, [delivery])
-            elif outcome is Outcome.DRAINING:
+            elif outcome is Outcome.DRAINING or self._dispatch.hedged_ends.outlives(request, delivery, outcome):
                 self._offer_again(now, [delivery])
             elif request.reply_to is None:
                 self._requests.drop(now, request, request.destination.queue, "refused by another router")
@@ -377,7 +388,9 @@ class Forwarding(MeshPart):
         again = [each for each in back if not each.request.has_ended]
         for each in again:
             each.request.take_back(each)
-        self._dispatch.deliveries.deliver_again(now, [each.request for each in again])
+        # Not where a consumer has it still, which was given it before, or beside this one.
+        nobodys = [each.request for each in again if each.request.delivery is None]
+        self._dispatch.deliveries.deliver_again(now, nobodys)
 
 
 def _place_of(request: Request) -> Place:

@@ -45,6 +45,9 @@ class Elsewhere(Protocol):
     def take(self, now: float, request: Request, is_older: bool = False) -> bool:
         """Give ``request`` to another router; return whether one takes it now."""
 
+    def take_beside(self, now: float, request: Request) -> bool:
+        """Give ``request``, which a consumer has, also to a router that has none of it; return whether one takes it."""
+
     def fan_out(self, request: Request) -> int:
         """Send a copy of the fanout ``request`` to each router with consumers; return how many these are together."""
 
@@ -321,6 +324,10 @@ class _Nowhere:
     """There are no other routers."""
 
     def take(self, now: float, request: Request, is_older: bool = False) -> bool:
+        """See :class:`Elsewhere`."""
+        return False
+
+    def take_beside(self, now: float, request: Request) -> bool:
         """See :class:`Elsewhere`."""
         return False
 

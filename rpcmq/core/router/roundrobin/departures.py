@@ -12,6 +12,7 @@ from rpcmq.core.router.model import Consumer, Delivery, Link, Request, Server, T
 from rpcmq.core.router.roundrobin import explain
 from rpcmq.core.router.roundrobin.deadlines import ENDED_AT_ONCE
 from rpcmq.core.router.roundrobin.deliveries import Deliveries
+from rpcmq.core.router.roundrobin.hedged_ends import HedgedEnds
 from rpcmq.core.router.roundrobin.request_streams import has_begun
 from rpcmq.core.router.roundrobin.request_table import RequestTable
 from rpcmq.core.router.roundrobin.restart_recovery import Recovery
@@ -31,12 +32,15 @@ class Departures:
     """Ends, or delivers again, what those who go leave behind."""
 
     __slots__ = (
-        "_deliveries", "_end_more_at", "_recovery", "_requests", "_unserved", "asks", "deserted", "on_forwarded_lost",
-        "on_left",
+        "_deliveries", "_end_more_at", "_hedged_ends", "_recovery", "_requests", "_unserved", "asks", "deserted",
+        "on_forwarded_lost", "on_left",
     )  # fmt: skip
 
-    def __init__(self, requests: RequestTable, deliveries: Deliveries, recovery: Recovery) -> None:
+    def __init__(
+        self, requests: RequestTable, deliveries: Deliveries, recovery: Recovery, hedged_ends: HedgedEnds
+    ) -> None:
         self._requests = requests
+        self._hedged_ends = hedged_ends
         self._recovery = recovery
         self._deliveries = deliveries
         #: Ended links with unfinished calls, which are ended a bounded number at a time.
@@ -73,10 +77,11 @@ class Departures:
                 self.on_forwarded_lost(now, delivery, is_unsent, reason)
                 continue
             if request.has_ended:
+                self._hedged_ends.lost(now, delivery)
                 continue
             requests.journal.note(now, request.key, "consumer gone, unsent" if is_unsent else "consumer gone", identity)
             if delivery.earlier is not None or request.delivery is not delivery:
-                request.take_back(delivery)  # others have it
+                self._hedged_ends.lost(now, delivery)  # others have it
             elif (is_unsent or _may_run_again(delivery)) and not request.flags & Flag.FANOUT:
                 request.take_back(delivery)
                 request.attempts += not is_unsent
@@ -101,7 +106,7 @@ class Departures:
         """The consumer ``identity`` of another router has gone with ``delivery``."""
         request = delivery.request
         if delivery.earlier is not None or request.delivery is not delivery:
-            request.take_back(delivery)  # others have it
+            self._hedged_ends.lost(now, delivery)  # others have it
         elif _may_run_again(delivery):
             request.take_back(delivery)
             request.attempts += 1

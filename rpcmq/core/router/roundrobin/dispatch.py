@@ -28,6 +28,8 @@ from rpcmq.core.router.roundrobin.casts import Casts, resolve_group
 from rpcmq.core.router.roundrobin.deliveries import Deliveries
 from rpcmq.core.router.roundrobin.departures import Departures
 from rpcmq.core.router.roundrobin.drain import return_undelivered_calls
+from rpcmq.core.router.roundrobin.hedged_ends import HedgedEnds
+from rpcmq.core.router.roundrobin.hedging import Hedging
 from rpcmq.core.router.roundrobin.mailboxes import Mailboxes
 from rpcmq.core.router.roundrobin.request_table import RequestTable
 from rpcmq.core.router.roundrobin.restart_recovery import Recovery
@@ -68,14 +70,14 @@ class Dispatch:
     """Takes requests from callers and answers from consumers.
 
     Its parts: ``requests`` (each request and its end), ``recovery`` (what waits for processes to come back),
-    ``deliveries`` (to consumers), ``casts``, ``streams``, ``settlements``, ``returns`` (what consumers
-    give back), ``departures`` (consumers and callers that go).
+    ``deliveries`` (to consumers), ``hedging`` (to further ones), ``hedged_ends``, ``casts``, ``streams``,
+    ``settlements``, ``returns`` (what consumers give back), ``departures`` (consumers and callers that go).
     """
 
     __slots__ = (
         "_destinations", "_directory", "_links", "_settings", "adopts", "casts", "deliveries", "departures",
-        "held_elsewhere", "on_forwarded_answered", "recovery", "refuses_nested_work", "requests", "returns",
-        "settlements", "streams",
+        "hedged_ends", "hedging", "held_elsewhere", "on_forwarded_answered", "recovery", "refuses_nested_work",
+        "requests", "returns", "settlements", "streams",
     )  # fmt: skip
 
     def __init__(self, settings: Settings, links: LinkTable, directory: Directory, now: float) -> None:
@@ -91,7 +93,9 @@ class Dispatch:
             directory, self.requests, self.recovery, mailboxes, self.deliveries, self._is_needed_by_running_work
         )
         self.streams = Streams(settings, self.requests)
-        self.departures = Departures(self.requests, self.deliveries, self.recovery)
+        self.hedged_ends = HedgedEnds(settings, self.requests)
+        self.hedging = Hedging(settings, self.requests, self.deliveries, self.hedged_ends)
+        self.departures = Departures(self.requests, self.deliveries, self.recovery, self.hedged_ends)
         self.settlements = Settlements(self.requests, self.deliveries, self.departures)
         self.returns = Returns(self.requests, self.deliveries, self.departures)
         #: Takes a call that was sent to another router before: (now, link, request); False: it does not.
@@ -258,13 +262,13 @@ class Dispatch:
             else:
                 message, outcome = self._malformed_reply(link, key), _PROTOCOL
         caller, slot = request.reply_to, request.slot
-        if caller is None or slot is None:
+        if caller is None or slot is None or (outcome and self.hedged_ends.outlives(request, delivery, outcome)):
             requests.counters["late replies"] += 1
             if caller is None:
                 requests.record(now, request, Outcome.PROTOCOL)  # a cast is to be settled, not answered
             elif type(request) is Forwarded:
                 request.owner.send(message)  # for which that consumer is free now
-            request.settled_by(delivery)
+            self.hedged_ends.unused(now, request, delivery, message, outcome, handler_us, error)
         else:
             if type(message) is not bytes:
                 if is_too_large(request, message):
@@ -301,7 +305,7 @@ class Dispatch:
                 else:
                     log.failed(now, request, delivery, outcome, size, handler_us, error)
             if delivery.earlier is not None or request.delivery is not delivery:
-                self._withdraw_others(request, delivery)
+                self.hedged_ends.won(now, request, delivery, message, outcome)
             else:
                 request.delivery = None  # as `settled_by` does
         consumer.settled += 1
@@ -312,12 +316,6 @@ class Dispatch:
         if shared.size_bytes or own.size_bytes or backlog.size_bytes or self.deliveries.tickets:
             self.deliveries.deliver_waiting(now, consumer)
         return delivery
-
-    def _withdraw_others(self, request: Request, delivery: Delivery) -> None:
-        """One of several consumers has answered: the others need not."""
-        request.slot = None
-        request.take_back(delivery)
-        self.requests.withdraw(request)
 
     def _bounded_answer(self, caller: Link, request: Request, message: bytes, outcome: int) -> tuple[bytes, int]:
         """Return the large answer ``message`` and its outcome, or an error if too much waits for the caller already."""
@@ -343,7 +341,7 @@ class Dispatch:
     def next_deadline(self) -> float | None:
         """The time of the next :meth:`tick`, or of ``recovery``'s next release (monotonic seconds)."""
         due = self.requests.next_deadline()
-        for other in (self.departures.next_deadline(), self.recovery.next_deadline()):
+        for other in (self.departures.next_deadline(), self.recovery.next_deadline(), self.hedging.next_deadline()):
             if other is not None and (due is None or other < due):
                 due = other
         return due
@@ -352,6 +350,7 @@ class Dispatch:
         """Do what is due."""
         self.requests.tick(now)
         self.departures.tick(now)
+        self.hedging.tick(now)
 
     def begin_drain(self, now: float) -> None:
         """Undelivered calls go back to their callers. Accept only what running handlers need."""

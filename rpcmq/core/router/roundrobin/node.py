@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from struct import Struct
 from struct import error as StructError
 
@@ -75,6 +75,7 @@ class RoundRobin(NodeType):
             Kind.ALIVE: dispatch.streams.item,
             Kind.GRANT: dispatch.streams.grant,
             Kind.CANCEL: dispatch.cancel,
+            Kind.HEDGE: dispatch.hedging.begin,
             Kind.REQUEST_ITEM: streams.item,
             Kind.REQUEST_END: streams.end,
             Kind.REQUEST_GRANT: streams.grant,
@@ -86,6 +87,10 @@ class RoundRobin(NodeType):
             Kind.DECLARE: self.registrations.declare,
             **dispatch.returns.kinds,
         }
+
+    def meet(self, others: Sequence[NodeType]) -> None:
+        """Write down which back ends disagree."""
+        self.dispatch.hedged_ends.on_disagreement = self._note_disagreement
 
     def tick(self, now: float) -> None:
         """End what has expired, and forget topics that nobody uses."""
@@ -172,6 +177,12 @@ class RoundRobin(NodeType):
         if self.log is not None:
             self.log.close(now, self.dispatch.unsettled())
             self.log = self.requests.log = None
+
+    def _note_disagreement(self, request: Request, winner: str, other: str) -> None:
+        destination = request.destination
+        text = f"two back ends disagree about {destination.method!r} of {destination.name!r}: {winner} and {other}"
+        fields = {"topic": destination.name, "method": destination.method, "winner": winner, "other": other}
+        self._context.act(LogEvent("disagreement", text, other, fields))
 
     def _progress(self) -> tuple[int, int]:
         return self.requests.last_number, self.requests.calls_in_flight

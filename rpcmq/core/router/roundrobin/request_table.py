@@ -18,7 +18,7 @@ from rpcmq.core.router.faults import reraise
 from rpcmq.core.router.forwarded import Forwarded
 from rpcmq.core.router.journal import Journal
 from rpcmq.core.router.link_table import LinkTable
-from rpcmq.core.router.model import Destination, Link, Request
+from rpcmq.core.router.model import Delivery, Destination, Link, Request
 from rpcmq.core.router.request_states import TRANSITIONS, end_event
 from rpcmq.core.router.roundrobin import explain
 from rpcmq.core.router.roundrobin.acknowledgements import DeliveryAcknowledgements
@@ -300,17 +300,21 @@ class RequestTable:
         text = f"request: {end_event(outcome)} while it is {request.state.value}"
         self._links.report_illegal(now, text, key=request.key)
 
-    def withdraw(self, request: Request) -> None:
-        """Nobody waits for it any more: out of the queue, or tell the consumers that have it."""
+    def withdraw(self, request: Request, spared: Delivery | None = None) -> None:
+        """Nobody waits for it any more: out of the queue, or tell those who have it, but the consumer of ``spared``."""
         if request.queue is not None:
             request.queue.remove(request)
             return
         for delivery in request.deliveries():
-            consumer = delivery.consumer
-            stamp = request.message[STAMP]
-            cancel = pack(Kind.CANCEL, key=request.key, consumer=consumer.tag, hops=stamp[0], attempt=delivery.attempt)
-            consumer.link.send(cancel)
+            if delivery is not spared:
+                self.tell_cancelled(delivery)
             request.drop_payload()
+
+    def tell_cancelled(self, delivery: Delivery) -> None:
+        """Tell the consumer of ``delivery`` that nobody waits for its answer."""
+        request, consumer = delivery.request, delivery.consumer
+        hops, attempt = request.message[STAMP][0], delivery.attempt
+        consumer.link.send(pack(Kind.CANCEL, key=request.key, consumer=consumer.tag, hops=hops, attempt=attempt))
 
     def tell(self, link: Link, key: bytes, outcome: Outcome, text: str, details: dict[str, Any]) -> None:
         """Send an ERROR about the message ``key`` to its sender."""

@@ -91,6 +91,11 @@ class Streams:
 
     def _forward_item(self, now: float, link: Link, caller: Link, delivery: Delivery, message: bytes) -> None:
         request, left = delivery.request, _item_credit(delivery)
+        if delivery.earlier is not None or request.delivery is not delivery:
+            # Those of two consumers would be mixed.
+            text = f"{link.identity} answers item by item, and others have the same call: such a one cannot be hedged"
+            self._requests.break_off(now, request, Outcome.PROTOCOL, text)
+            return
         most = self._settings.outbox_max_bytes
         waiting = outgoing_bytes(caller) if message[LOW_FLAGS_AT] & Flag.DETACHED else 0
         if not left:

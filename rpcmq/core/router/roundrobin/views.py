@@ -172,4 +172,5 @@ def _method(statistics: Statistics) -> dict[str, Any]:
         "mean_us": histogram.sum / histogram.count if histogram.count else None,
         "max_us": histogram.max,
         "histogram": histogram.to_dict(),
+        "hedges": statistics.hedges.to_dict() if statistics.hedges is not None else None,
     }
