@@ -188,8 +188,13 @@ class FetchSettings:
     """``[fetch]``"""
 
     topic: str = setting("proxy", _TOPIC, "topic of the fetchers, and first word of the proxy's events")
-    seconds: float = setting(60.0, seconds(0.1, 3600), "longest wait for a response's head, all origins together")
     concurrency: int = setting(512, COUNT, "requests under way in one fetcher")
+    hedge_after: float = setting(
+        0.0, seconds(0, 600), "time after which a second fetcher is asked, too, by safe requests; 0: never"
+    )
+    first_of: int = setting(1, integer(1, 8), "fetchers that are asked at once by safe requests; 1: one")
+    # The last one: it has the name of the type of values.
+    seconds: float = setting(60.0, seconds(0.1, 3600), "longest wait for a response's head, all origins together")
 
 
 @dataclass(frozen=True)

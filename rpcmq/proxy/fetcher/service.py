@@ -189,6 +189,17 @@ class _Endpoint:
         """See :meth:`Fetcher.fetch`."""
         return self._fetcher.fetch(site, method, lines, body, share).to_list()
 
+    def fetch_or_raise(self, ctx: Any, site: str, method: str, lines: bytes, share: str = "") -> list[Any]:
+        """Fetch for a caller that asks several fetchers, and wants a failure from the last of them only.
+
+        Raises:
+            ConnectionError, TimeoutError: there is no response.
+        """
+        answer = self._fetcher.fetch(site, method, lines, b"", share)
+        if answer.failed:
+            raise TimeoutError(answer.reason) if answer.failed == 504 else ConnectionError(answer.reason)
+        return answer.to_list()
+
     def rest(self, ctx: Any, token: str) -> Iterator[bytes]:
         """See :meth:`Fetcher.rest`."""
         return self._fetcher.rest(token)

@@ -8,7 +8,16 @@ from time import time
 from typing import Any
 
 from rpcmq import Address, Client
-from rpcmq.errors import CallTimeout, LinkLost, NoConsumer, Overloaded, PayloadError, RemoteError, RouterUnreachable
+from rpcmq.errors import (
+    CallTimeout,
+    LinkLost,
+    NoConsumer,
+    Overloaded,
+    PayloadError,
+    RemoteError,
+    RouterUnreachable,
+    RpcError,
+)
 from rpcmq.proxy.answers import Answer, share_key
 from rpcmq.proxy.fetcher.fetch import request_lines
 from rpcmq.proxy.front.fetchers import KnownFetchers
@@ -100,6 +109,7 @@ class Fetching:
         self._client = client
         self._settings = settings
         self._known = known
+        self._is_hedged = settings.hedge_after > 0 or settings.first_of > 1
         #: Requests that were sent, and those that had no response.
         self.sent = self.failed = 0
 
@@ -128,14 +138,44 @@ class Fetching:
         args: dict[str, Any] = {"site": site, "method": method, "lines": request_lines(method, target, fields)}
         if not isinstance(body, bytes) or body:
             args["body"] = body
+        is_safe = method in _SAFE
+        if is_safe and self._is_hedged and "body" not in args:
+            requested_at = time()
+            return OriginAnswer(self._client, self._settings.topic, self._hedged(args), requested_at)
         if cache_key:
             args["share"] = share_key(share_mark, method, target, fields)
         requested_at = time()
-        answer = Answer.of_list(self._call({"method": "fetch", "args": args}, method in _SAFE, cache_key))
+        answer = Answer.of_list(self._call({"method": "fetch", "args": args}, is_safe, cache_key))
         if answer.failed:
             self.failed += 1
             raise NoResponse(answer.failed, answer.reason)
         return OriginAnswer(self._client, self._settings.topic, answer, requested_at)
+
+    def _hedged(self, args: dict[str, Any]) -> Answer:
+        """Ask several fetchers; the first response of an origin counts, and a failure only if all have failed.
+
+        Raises:
+            NoResponse: there is none.
+        """
+        settings = self._settings
+        message = {"method": "fetch_or_raise", "args": args}
+        try:
+            return Answer.of_list(
+                self._client.call(
+                    None, Address(settings.topic), message, settings.seconds + _MARGIN, idempotent=True, mandatory=True,
+                    first_of=settings.first_of if settings.first_of > 1 else None,
+                    hedge_after=settings.hedge_after or None, exception_wins=False,
+                )
+            )  # fmt: skip
+        except CallTimeout:
+            problem = NoResponse(504, "no fetcher answered in time")
+        except (ConnectionError, TimeoutError) as error:
+            # As a fetcher raises them; the calls above have none of these.
+            problem = NoResponse(504 if isinstance(error, TimeoutError) else 502, str(error))
+        except RpcError as error:
+            problem = NoResponse(502, f"the fetchers failed: {error}")
+        self.failed += 1
+        raise problem
 
     def _call(self, message: dict[str, Any], is_safe: bool, cache_key: str) -> list[Any]:
         topic = self._settings.topic

@@ -557,6 +557,40 @@ def test_a_front_end_that_stops_answers_what_runs(world: World) -> None:
     assert stopping.get(timeout=SECONDS) == 0
 
 
+def test_a_second_fetcher_answers_for_an_origin_that_stalls(world: World) -> None:
+    go = Event()
+
+    def stalling(exchange: Exchange) -> None:
+        go.wait(SECONDS)
+        saying(b"late")(exchange)
+
+    stalled, quick = world.origin(stalling), world.origin(saying(b"quick"))
+    hedging = {"hedge_after": 0.1}
+    world.configure(stalled.url, fetch=hedging)
+    world.fetcher()
+    world.configure(quick.url, fetch=hedging)
+    world.fetcher()
+    front_end = world.front_end()
+    eventually(lambda: len(front_end.known.names()) == 2)
+    assert bodies([ask(front_end, f"/{number}") for number in range(6)]) == [b"quick"] * 6
+    assert stalled.requests and len(quick.requests) == 6
+    go.set()
+
+
+def test_a_failure_counts_only_if_all_fetchers_have_failed(world: World) -> None:
+    with raw_origin(b"garbage") as broken:
+        quick = world.origin(saying(b"good"))
+        for url in (broken, quick.url):
+            world.configure(url, fetch={"first_of": 2})
+            world.fetcher()
+        front_end = world.front_end()
+        eventually(lambda: len(front_end.known.names()) == 2)
+        assert bodies([ask(front_end, f"/{number}") for number in range(4)]) == [b"good"] * 4
+        quick.stop()
+        assert ask(front_end, "/x").status in (502, 504)
+        quick.start()
+
+
 # --- beside ------------------------------------------------------------------------------------------
 
 
