@@ -147,6 +147,7 @@ def _run_front_end(state: State, settings: ProxySettings, number: int, timeout: 
     from gevent.event import Event
 
     from rpcmq.cli.stopping import ended_by_signals
+
     if settings.cache.mongodb:
         from gevent import monkey
 

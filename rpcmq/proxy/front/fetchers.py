@@ -12,6 +12,7 @@ __all__ = ["KnownFetchers"]
 
 #: Seconds without a sign of life after which a fetcher is not chosen any more.
 _SILENCE = 4.0
+_MOST = 1000
 
 
 class KnownFetchers:
@@ -26,10 +27,10 @@ class KnownFetchers:
 
     def note(self, name: str, *, is_alive: bool) -> None:
         """Take a sign of life, or of its end."""
-        if is_alive:
+        if is_alive and (name in self._seen or len(self._seen) < _MOST):
             self._seen[name] = monotonic()
             self._came.set()
-        else:
+        elif not is_alive:
             self._seen.pop(name, None)
 
     def names(self) -> list[str]:
