@@ -65,8 +65,13 @@ class StoredResponse:
 
     @property
     def head_size(self) -> int:
-        """Bytes that its fields take, about."""
-        return sum(len(name) + len(value) + 4 for name, value in self.headers) + len(self.key) + 256
+        """Bytes that it takes written down, about."""
+        return sum(len(name) + len(value) + 8 for name, value in self.headers) + 2 * len(self.key) + 512
+
+    @property
+    def memory_size(self) -> int:
+        """Bytes that it takes in memory, about: measured with CPython 3.11."""
+        return sum(len(name) + len(value) + 260 for name, value in self.headers) + 2 * len(self.key) + 1536
 
     def age(self, now: float) -> float:
         """Return the seconds since its generation (RFC 9111 section 4.2.3, current_age)."""

@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 
-from rpcmq.proxy.store.folder import Folder
+from rpcmq.proxy.store.folder import Folder, is_unfinished
 
 __all__ = ["Evictor"]
 
@@ -101,9 +101,10 @@ def _files(leaf: Path) -> list[tuple[float, str]]:
     """Return the time of the last use, and the path, of each file of a folder, which goes if there is none."""
     try:
         with os.scandir(leaf) as entries:
-            found = [(entry.stat().st_mtime, entry.path) for entry in entries]
-        if not found:
+            files = list(entries)
+        if not files:
             os.rmdir(leaf)
+        found = [(entry.stat().st_mtime, entry.path) for entry in files if not is_unfinished(entry.name)]
     except OSError:
         # It, or a file of it, has just been removed, or it has got one.
         return []

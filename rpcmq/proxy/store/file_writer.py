@@ -42,12 +42,10 @@ class FileWriter:
         owner: the store.
         entry: the head.
         tmp: the path of the file.
-
-    Raises:
-        OSError: the file cannot be made.
+        descriptor: of the file, which is empty.
     """
 
-    def __init__(self, owner: Owner, entry: StoredResponse, tmp: Path) -> None:
+    def __init__(self, owner: Owner, entry: StoredResponse, tmp: Path, descriptor: int) -> None:
         self._owner = owner
         self._entry = entry
         self._tmp = tmp
@@ -57,7 +55,7 @@ class FileWriter:
         self._body = 0
         self._table = bytearray()
         self._room = 0
-        self._descriptor = os.open(tmp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        self._descriptor = descriptor
 
     def write(self, chunk: bytes) -> bool:
         """Append ``chunk``."""

@@ -15,14 +15,14 @@ from rpcmq.proxy.store.counters import Counters
 from rpcmq.proxy.store.eviction import Evictor
 from rpcmq.proxy.store.file_format import DamagedFile, FileBody, read_file, replace_head
 from rpcmq.proxy.store.file_writer import FileWriter
-from rpcmq.proxy.store.folder import Folder, room_of
+from rpcmq.proxy.store.folder import Folder, is_unfinished, room_of
 from rpcmq.proxy.store.purge_log import PurgeLog
 
 __all__ = ["FileStore"]
 
 #: Seconds after which the use of a file is written down again, and after which a body that nobody goes on with is
 #: removed.
-_TOUCH_SECONDS, _TMP_SECONDS = 60.0, 3600.0
+_TOUCH_SECONDS, _UNFINISHED_SECONDS = 60.0, 3600.0
 
 
 class FileStore:
@@ -109,8 +109,7 @@ class FileStore:
         if entry.body_size > self._max_bytes or not entry.variant.isalnum():
             return None
         try:
-            self._folder.tmp.mkdir(mode=0o700, parents=True, exist_ok=True)
-            return FileWriter(self, entry, self._folder.new_file())
+            return FileWriter(self, entry, *self._folder.create(self._folder.place(entry.key, entry.variant)))
         except OSError:
             self._counters.failed += 1
             return None
@@ -204,10 +203,10 @@ class FileStore:
             replaced = room_of(os.stat(path).st_size)
         except FileNotFoundError:
             replaced = 0
-        self._folder.put_in_place(tmp, path)
+        os.rename(tmp, path)
         self._folder.account(-replaced, 0 if replaced else 1)
         self._counters.stored += 1
-        if not replaced:
+        if entry.selecting and not replaced:
             self._drop_variants(entry.key)
         return True
 
@@ -293,14 +292,15 @@ class FileStore:
         size = entries = 0
         for leaf in self._folder.leaves():
             for path in _files(leaf):
+                if is_unfinished(path.name):
+                    size += self._swept_unfinished(path)
+                    continue
                 room = self._swept(path, now)
                 size += room
                 entries += room > 0
             yield
-        for path in _files(self._folder.tmp):
-            size += self._swept_tmp(path)
         self._folder.account(size - before, entries - entries_before)
-        self._log.forget(purges, self._folder.new_file())
+        self._log.forget(purges, self._folder.beside(self._folder.purges))
         if now:
             self._folder.swept_at = now
 
@@ -323,10 +323,10 @@ class FileStore:
             self._counters.failed += 1
         return room
 
-    def _swept_tmp(self, path: Path) -> int:
+    def _swept_unfinished(self, path: Path) -> int:
         try:
             status = os.stat(path)
-            if self._now() - status.st_mtime < _TMP_SECONDS:
+            if self._now() - status.st_mtime < _UNFINISHED_SECONDS:
                 return room_of(status.st_size)
             os.unlink(path)
         except FileNotFoundError:

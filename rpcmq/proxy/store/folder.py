@@ -3,7 +3,9 @@
 ::
 
     FOLDER/ab/cd/0123...-VARIANT    a stored response; abcd0123... is the digest of its key
-    FOLDER/tmp/                     bodies that are still being written
+    FOLDER/ab/cd/.NAME              a body that is still being written, beside its place: a file system keeps the files
+    that are
+                                    made in one folder together, and is slow where they are many
     FOLDER/usage                    bytes and number of all files, changed under a lock
     FOLDER/purges                   purges, a line of JSON each
     FOLDER/maintenance              locked by the process that maintains the folder; its time is that of the last sweep
@@ -19,17 +21,24 @@ from contextlib import contextmanager
 from hashlib import blake2b
 from pathlib import Path
 
-__all__ = ["PAGE", "Folder", "room_of"]
+__all__ = ["PAGE", "Folder", "is_unfinished", "room_of"]
 
 PAGE = 4096
 """Bytes in which a disk gives room."""
 
+#: Attempts to make a file in a folder that others remove.
+_ATTEMPTS = 10
 _USAGE = struct.Struct(">qq")
 
 
 def room_of(size: int) -> int:
     """Return the bytes of the disk that a file of ``size`` bytes takes."""
     return -(-size // PAGE) * PAGE
+
+
+def is_unfinished(name: str) -> bool:
+    """Whether a file of that name is a body that is still being written."""
+    return name.startswith(".")
 
 
 class Folder:
@@ -41,10 +50,8 @@ class Folder:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
-        self.tmp = self.path / "tmp"
         self.purges = self.path / "purges"
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self.tmp.mkdir(mode=0o700, exist_ok=True)
         self._usage = os.open(self.path / "usage", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self._maintenance = os.open(self.path / "maintenance", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self._numbers = 0
@@ -67,22 +74,25 @@ class Folder:
             return []
         return [folder / name for name in names if name.startswith(digest)]
 
-    def put_in_place(self, tmp: Path, place: Path) -> None:
-        """Give the file at ``tmp`` its place.
+    def create(self, place: Path) -> tuple[Path, int]:
+        """Create a file beside ``place`` that no other process uses; return its path, and its descriptor for writing.
 
         Raises:
             OSError: the disk does not let it.
         """
-        for _ in range(10):
-            place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path = self.beside(place)
+        for _ in range(_ATTEMPTS):
             try:
-                os.rename(tmp, place)
-                return
+                return path, os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             except FileNotFoundError:
-                # Another process has just removed the folder, which was empty.
-                if not tmp.exists():
-                    raise
+                # It is the first one there, or another process has just removed the folder, which was empty.
+                place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         raise OSError(f"{place.parent} is removed again and again")
+
+    def beside(self, place: Path) -> Path:
+        """Return a path beside ``place`` that no other process uses."""
+        self._numbers += 1
+        return place.parent / f".{os.getpid()}-{id(self):x}-{self._numbers}"
 
     def unlink(self, path: str | Path) -> int | None:
         """Remove a stored response, and its folder where that is empty then; return the bytes that all take now.
@@ -105,11 +115,6 @@ class Folder:
             # It is not empty, or has just been removed.
             return used
         return used
-
-    def new_file(self) -> Path:
-        """Return the path of a file to be written, which no other process uses."""
-        self._numbers += 1
-        return self.tmp / f"{os.getpid()}-{id(self):x}-{self._numbers}"
 
     def leaves(self) -> Iterator[Path]:
         """Yield the folders that may have stored responses."""

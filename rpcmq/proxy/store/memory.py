@@ -72,7 +72,7 @@ class MemoryStore:
     def put(self, entry: StoredResponse, body: bytes) -> StoredResponse | None:
         """Store a whole response; None: it has no room, or was purged while it came."""
         whole = entry.with_body_size(len(body))
-        size = len(body) + whole.head_size
+        size = len(body) + whole.memory_size
         if entry.body_size not in (-1, len(body)) or not self._purges.may_be_stored(entry):
             return None
         if len(body) > self.max_body or size > self._max_bytes:
@@ -94,7 +94,7 @@ class MemoryStore:
         item = self._item(entry)
         if item is None or not self._purges.may_be_stored(entry):
             return False
-        size = len(item.body) + entry.head_size
+        size = len(item.body) + entry.memory_size
         self._size += size - item.size
         item.entry, item.size = entry.with_body_size(len(item.body)), size
         self._make_room()

@@ -25,11 +25,15 @@ KEY = "https://example.com/a"
 
 
 def files(folder: Path) -> list[Path]:
-    return [path for path in folder.rglob("*") if path.is_file() and len(path.relative_to(folder).parts) == 3]
+    return [path for path in folder.glob("??/??/*") if path.is_file() and not path.name.startswith(".")]
+
+
+def unfinished(folder: Path) -> list[Path]:
+    return list(folder.glob("??/??/.*"))
 
 
 def taken(folder: Path) -> int:
-    return sum(-(-path.stat().st_size // 4096) * 4096 for path in [*files(folder), *(folder / "tmp").iterdir()])
+    return sum(-(-path.stat().st_size // 4096) * 4096 for path in [*files(folder), *unfinished(folder)])
 
 
 def test_it_is_there_after_a_restart(tmp_path: Path) -> None:
@@ -81,7 +85,7 @@ def test_a_body_that_has_no_room_at_all_is_not_stored(tmp_path: Path) -> None:
     put(store, entry("/small"), b"x")
     assert store.create(entry(response={"Content-Length": str(2 << 20)})) is None
     assert put(store, entry(), b"x" * (2 << 20)) is None
-    assert store.statistics().size_bytes == taken(tmp_path) and not list((tmp_path / "tmp").iterdir())
+    assert store.statistics().size_bytes == taken(tmp_path) and not unfinished(tmp_path)
 
 
 @pytest.mark.parametrize("cut", [0, 1, 20, 31, 32, 500, 1500, 3000, -1, -5])
@@ -167,7 +171,7 @@ def test_a_disk_that_takes_no_more_is_a_body_that_is_not_stored(tmp_path: Path, 
     assert before is not None
     with files_of_at_most(size):
         assert put(store, entry(), b"x" * 600_000) is None
-    assert store.statistics().failed >= 1 and not store.find(KEY) and not list((tmp_path / "tmp").iterdir())
+    assert store.statistics().failed >= 1 and not store.find(KEY) and not unfinished(tmp_path)
     assert body_of(store, before) == b"1" and put(store, entry(), b"x" * 600_000) is not None
     maintain(store, before.requested_at)
     assert store.statistics().size_bytes == taken(tmp_path)
@@ -204,7 +208,8 @@ def test_foreign_files_are_no_responses(tmp_path: Path) -> None:
 
 def test_bodies_that_nobody_goes_on_with_are_removed(tmp_path: Path) -> None:
     store = FileStore(tmp_path, ROOM)
-    old, new = tmp_path / "tmp" / "old", tmp_path / "tmp" / "new"
+    (tmp_path / "ab" / "cd").mkdir(parents=True)
+    old, new = tmp_path / "ab" / "cd" / ".old", tmp_path / "ab" / "cd" / ".new"
     for path in (old, new):
         path.write_bytes(b"x" * 5000)
     os.utime(old, (1, 1))
