@@ -24,7 +24,17 @@ from zlib import crc32
 from rpcmq.proxy.caching.entry import MalformedEntry, StoredResponse
 from rpcmq.proxy.store.contract import STEP_BYTES
 
-__all__ = ["DamagedFile", "FileBody", "Layout", "new_layout", "read_file", "replace_head", "write_all", "write_head"]
+__all__ = [
+    "DamagedFile",
+    "FileBody",
+    "Layout",
+    "new_layout",
+    "read_file",
+    "replace_head",
+    "whole_file",
+    "write_all",
+    "write_head",
+]
 
 _MAGIC = b"rpcmqhc1"
 _PROLOGUE = struct.Struct(">8sIQII")
@@ -67,11 +77,8 @@ class Layout:
 
 
 def new_layout(entry: StoredResponse) -> Layout:
-    """Return the layout of a file that has room for the head of ``entry`` to grow by half; its body is not known
-    yet.
-    """
-    length = len(_head(entry))
-    return Layout(-(-(length * 3 // 2 + _SLOT.size) // 512) * 512, 0, 0)
+    """Return the layout of a file in which the head of ``entry`` can grow by half; its body is not known yet."""
+    return Layout(_slot_size(len(_head(entry))), 0, 0)
 
 
 def write_head(descriptor: int, layout: Layout, entry: StoredResponse) -> None:
@@ -80,9 +87,14 @@ def write_head(descriptor: int, layout: Layout, entry: StoredResponse) -> None:
     Raises:
         OSError: the disk does not take it.
     """
-    prologue = struct.pack(">8sIQI", _MAGIC, layout.slot, layout.body, layout.table_crc)
-    slots = _slot(1, entry).ljust(layout.slot, b"\0") + bytes(layout.slot)
-    write_all(descriptor, prologue + struct.pack(">I", crc32(prologue)) + slots, 0)
+    write_all(descriptor, _start(layout, _head(entry)), 0)
+
+
+def whole_file(entry: StoredResponse, body: bytes) -> bytes:
+    """Return the file of a response whose body is one block, or empty."""
+    head = _head(entry)
+    table = crc32(body).to_bytes(4) if body else b""
+    return _start(Layout(_slot_size(len(head)), len(body), crc32(table)), head) + body + table
 
 
 def replace_head(descriptor: int, entry: StoredResponse) -> bool:
@@ -94,7 +106,7 @@ def replace_head(descriptor: int, entry: StoredResponse) -> bool:
     """
     layout, heads = _read_heads(descriptor)
     sequence, number, _ = max(heads)
-    slot = _slot(sequence + 1, entry)
+    slot = _slot(sequence + 1, _head(entry))
     if len(slot) > layout.slot:
         return False
     write_all(descriptor, slot, _PROLOGUE.size + (1 - number) * layout.slot)
@@ -182,8 +194,17 @@ def _head(entry: StoredResponse) -> bytes:
     return json.dumps(entry.to_dict(), separators=(",", ":")).encode()
 
 
-def _slot(sequence: int, entry: StoredResponse) -> bytes:
-    head = _head(entry)
+def _start(layout: Layout, head: bytes) -> bytes:
+    prologue = struct.pack(">8sIQI", _MAGIC, layout.slot, layout.body, layout.table_crc)
+    slots = _slot(1, head).ljust(layout.slot, b"\0") + bytes(layout.slot)
+    return prologue + crc32(prologue).to_bytes(4) + slots
+
+
+def _slot_size(head: int) -> int:
+    return -(-(head * 3 // 2 + _SLOT.size) // 512) * 512
+
+
+def _slot(sequence: int, head: bytes) -> bytes:
     return _SLOT.pack(sequence, len(head), crc32(head, sequence)) + head
 
 

@@ -9,7 +9,7 @@ from zlib import crc32
 
 from rpcmq.proxy.caching.entry import StoredResponse
 from rpcmq.proxy.store.contract import STEP_BYTES
-from rpcmq.proxy.store.file_format import Layout, new_layout, write_all, write_head
+from rpcmq.proxy.store.file_format import Layout, new_layout, whole_file, write_all, write_head
 from rpcmq.proxy.store.folder import room_of
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ class Owner(Protocol):
     def reserve(self, size: int) -> bool:
         """Take ``size`` bytes of room, making some if need be; return whether there is so much."""
 
-    def publish(self, entry: StoredResponse, tmp: Path, room: int) -> bool:
+    def publish(self, entry: StoredResponse, tmp: Path) -> bool:
         """Put the whole file at ``tmp`` in its place; return whether it is there.
 
         Raises:
@@ -49,7 +49,7 @@ class FileWriter:
         self._owner = owner
         self._entry = entry
         self._tmp = tmp
-        self._layout = new_layout(entry)
+        self._layout: Layout | None = None
         self._waiting: list[bytes] = []
         self._waiting_size = 0
         self._body = 0
@@ -115,27 +115,43 @@ class FileWriter:
         return True
 
     def _write_block(self, block: bytes) -> bool:
-        if not self._reserve(self._layout.body_at + self._body + len(block)):
+        if self._layout is None:
+            self._layout = new_layout(self._entry)
+        position = self._layout.body_at + self._body
+        if not self._reserve(position + len(block)):
             return False
-        write_all(self._descriptor, block, self._layout.body_at + self._body)
+        write_all(self._descriptor, block, position)
         self._table += crc32(block).to_bytes(4)
         self._body += len(block)
         return True
 
     def _finish(self, entry: StoredResponse) -> bool:
-        if self._waiting_size and not self._write_block(b"".join(self._waiting)):
-            return False
+        last = b"".join(self._waiting)
         self._waiting, self._waiting_size = [], 0
-        layout = Layout(self._layout.slot, self._body, crc32(self._table))
-        if not self._reserve(layout.size):
-            return False
-        if self._table:
-            write_all(self._descriptor, bytes(self._table), layout.table_at)
-        write_head(self._descriptor, layout, entry)
-        if not self._owner.publish(entry, self._tmp, self._room):
+        is_written = (
+            self._write_small(entry, last) if self._layout is None else self._write_end(self._layout, entry, last)
+        )
+        if not is_written or not self._owner.publish(entry, self._tmp):
             return False
         os.close(self._descriptor)
         self._descriptor = -1
+        return True
+
+    def _write_small(self, entry: StoredResponse, body: bytes) -> bool:
+        data = whole_file(entry, body)
+        if not self._reserve(len(data)):
+            return False
+        write_all(self._descriptor, data, 0)
+        return True
+
+    def _write_end(self, layout: Layout, entry: StoredResponse, last: bytes) -> bool:
+        if last and not self._write_block(last):
+            return False
+        layout = Layout(layout.slot, self._body, crc32(self._table))
+        if not self._reserve(layout.size):
+            return False
+        write_all(self._descriptor, bytes(self._table), layout.table_at)
+        write_head(self._descriptor, layout, entry)
         return True
 
     def _reserve(self, size: int) -> bool:

@@ -194,7 +194,7 @@ class FileStore:
             self._counters.failed += 1
             return size < 0
 
-    def publish(self, entry: StoredResponse, tmp: Path, room: int) -> bool:
+    def publish(self, entry: StoredResponse, tmp: Path) -> bool:
         """Put the whole file at ``tmp`` in its place; return whether it is there, which no purge forbids."""
         if not self._log.current().may_be_stored(entry):
             return False

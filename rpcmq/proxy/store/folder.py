@@ -59,7 +59,7 @@ class Folder:
     def place(self, key: str, variant: str) -> Path:
         """Return the path of a stored response."""
         folder, digest = self._place(key)
-        return folder / f"{digest}-{variant}"
+        return Path(f"{folder}/{digest}-{variant}")
 
     def places(self, key: str) -> list[Path]:
         """Return the paths of all stored responses of ``key``, in no order.
@@ -72,7 +72,7 @@ class Folder:
             names = os.listdir(folder)
         except FileNotFoundError:
             return []
-        return [folder / name for name in names if name.startswith(digest)]
+        return [Path(f"{folder}/{name}") for name in names if name.startswith(digest)]
 
     def create(self, place: Path) -> tuple[Path, int]:
         """Create a file beside ``place`` that no other process uses; return its path, and its descriptor for writing.
@@ -86,7 +86,7 @@ class Folder:
                 return path, os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             except FileNotFoundError:
                 # It is the first one there, or another process has just removed the folder, which was empty.
-                place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                os.makedirs(place.parent, mode=0o700, exist_ok=True)
         raise OSError(f"{place.parent} is removed again and again")
 
     def beside(self, place: Path) -> Path:
@@ -169,9 +169,9 @@ class Folder:
                 os.close(descriptor)
         self._usage = self._maintenance = -1
 
-    def _place(self, key: str) -> tuple[Path, str]:
+    def _place(self, key: str) -> tuple[str, str]:
         digest = blake2b(key.encode(errors="surrogatepass"), digest_size=20).hexdigest()
-        return self.path / digest[:2] / digest[2:4], digest[4:]
+        return f"{self.path}/{digest[:2]}/{digest[2:4]}", digest[4:]
 
 
 @contextmanager
