@@ -25,6 +25,7 @@ from benchmarks import (
     mesh_idle,
     mesh_kill,
     mesh_relays,
+    nodes,
     openstack,
     openstack_host,
     proxy,
@@ -71,6 +72,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     *dispatch_log.BENCHMARKS,
     latency.BENCHMARK,
     *security.BENCHMARKS,
+    nodes.BENCHMARK,
     *growth.BENCHMARKS,
 )
 #: Load for each core from which on the figures are doubtful.

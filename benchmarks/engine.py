@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Callable, Iterable, Mapping
 from time import process_time
 
+from benchmarks.children import child, commands, say
+from benchmarks.report import Options, Row
 from rpcmq.core.router.router import Router
 from rpcmq.wire import Address, Kind, control, json_bytes, pack
 
-__all__ = ["NAMES", "Engine"]
+__all__ = ["NAMES", "Engine", "measure_in_turn", "rows_of"]
 
 #: The identities of the two processes, which are their routes and keys, too.
 NAMES = ("service", "caller")
@@ -88,3 +91,27 @@ class Engine:
         if router.dispatch.requests.calls_in_flight or router.refused:
             raise RuntimeError(f"calls were refused: {dict(router.refused)}")
         return used / (_BATCH * _BATCHES) * 1e6
+
+
+def measure_in_turn(engines: Mapping[str, Engine]) -> None:
+    """Measure engines in this process, a child, in turn as it is told."""
+    for each in engines.values():
+        each.measure()
+    gc.collect()
+    gc.freeze()
+    say("ready")
+    while True:
+        command = commands().get()
+        say({name: engines[name].measure() for name in (list(engines) if command["forth"] else list(engines)[::-1])})
+
+
+def rows_of(options: Options, engine: Callable[[], None], systems: Iterable[str]) -> list[Row]:
+    """CPU time of a call in the engines that the child ``engine`` measures: no sockets."""
+    rows = [Row(name, "call", []) for name in systems]
+    with child(engine) as measured:
+        measured.heard()
+        for number in range(int(options.rounds * options.seconds * 2)):
+            found = measured.ask(5, forth=number % 2)
+            for row in rows:
+                row.samples.append({"engine_us": found[row.system], "calls_per_second": 1e6 / found[row.system]})
+    return rows

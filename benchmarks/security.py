@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from benchmarks.children import Child, child, commands, router, say
+from benchmarks.children import Child, router
 from benchmarks.ends import both, sample
-from benchmarks.engine import NAMES, Engine
+from benchmarks.engine import NAMES, Engine, measure_in_turn, rows_of
 from benchmarks.report import Benchmark, Options, Row, Target
 from rpcmq.core.router.rights import EVERYTHING, Key, Right
 from rpcmq.core.router.router import Router
@@ -118,26 +117,12 @@ def _engine(rights: tuple[Right, ...] | None, rate: float | None) -> Engine:
 def engine() -> None:
     """Engines in one process, measured in turn as it is told."""
     engines = {name: _engine(rights, 1e9 if name == _METERED else None) for name, rights in _ENGINES.items()}
-    for each in engines.values():
-        each.measure()
-    gc.collect()
-    gc.freeze()
-    say("ready")
-    while True:
-        command = commands().get()
-        say({name: engines[name].measure() for name in (list(engines) if command["forth"] else list(engines)[::-1])})
+    measure_in_turn(engines)
 
 
 def run_engine(options: Options) -> list[Row]:
     """CPU time of a call in the engine: no sockets."""
-    rows = [Row(name, "call", []) for name in _ENGINES]
-    with child(engine) as measured:
-        measured.heard()
-        for number in range(int(options.rounds * options.seconds * 2)):
-            found = measured.ask(5, forth=number % 2)
-            for row in rows:
-                row.samples.append({"engine_us": found[row.system], "calls_per_second": 1e6 / found[row.system]})
-    return rows
+    return rows_of(options, engine, _ENGINES)
 
 
 BENCHMARKS = (

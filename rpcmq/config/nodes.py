@@ -25,7 +25,7 @@ class NodeTable:
         type: the name of its entry point in the group ``rpcmq.nodes``.
         name: its own; as a rule that of the type. Rights, views and controls are called after it.
         max_bytes: bytes that it may hold; beyond it the node is taken out.
-        max_seconds: seconds that one step of its work may take; beyond it the node is taken out.
+        max_seconds: seconds of the processor that one step of its work may take; beyond it the node is taken out.
         options: the settings of its type, as they were given.
     """
 

@@ -28,6 +28,7 @@ __all__ = [
     "RATE",
     "STORE_URL",
     "URLS",
+    "WORDS",
     "Setting",
     "ValueType",
     "WrongValue",
@@ -273,6 +274,7 @@ HOSTS = ValueType(
     _checked_words(r"[^\s:/\[\]]+"),
     _split,
 )
+WORDS = ValueType("list", "a list of words (as text: separated by commas)", _checked_words(r"[^\s,]+"), _split)
 LOG_LEVELS = choice("debug", "info", "warning", "error")
 COUNT = integer(1)
 BYTES = size(KIB)

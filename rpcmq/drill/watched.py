@@ -68,7 +68,7 @@ class WatchedRouter(Router):
         else:
             self._at_once.append(delivered)
 
-    def _recorded(self, request: Request, outcome: int) -> None:
+    def _recorded(self, now: float, request: Request, outcome: int) -> None:
         if request.message[KIND_AT] == Kind.CAST:
             self._watch.settled(request.message, outcome)
 

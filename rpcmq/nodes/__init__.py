@@ -8,11 +8,12 @@ Within one :data:`API_VERSION` names are added and none is changed or removed. A
 router has is refused at the start.
 """
 
-from rpcmq.config.values import FLAG, NAME, ValueType, choice, integer, number, seconds, setting, size
+from rpcmq.config.values import FLAG, NAME, WORDS, ValueType, choice, integer, number, seconds, setting, size
 from rpcmq.errors import ConfigError, ProtocolError
 from rpcmq.nodes.ask import Ask
 from rpcmq.nodes.context import Context
 from rpcmq.nodes.node import API_VERSION, Node, NoSettings
+from rpcmq.nodes.passage import Passage
 from rpcmq.nodes.peer import Peer
 from rpcmq.wire import FIRST_FREE_NODE_KIND, FIRST_NODE_KIND
 
@@ -22,11 +23,13 @@ __all__ = [
     "FIRST_NODE_KIND",
     "FLAG",
     "NAME",
+    "WORDS",
     "Ask",
     "ConfigError",
     "Context",
     "NoSettings",
     "Node",
+    "Passage",
     "Peer",
     "ProtocolError",
     "ValueType",

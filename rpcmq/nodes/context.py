@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,11 +10,17 @@ from rpcmq.core.common.text import shorten
 from rpcmq.core.common.token_bucket import TokenBucket
 from rpcmq.core.router.actions import LogEvent
 from rpcmq.core.router.node_type import NodeContext
+from rpcmq.nodes.watches import Watches
 
 __all__ = ["Context"]
 
 #: Log events of one node in a second; further ones are counted.
 _EVENTS_PER_SECOND = 20.0
+_MAX_FIELDS_BYTES = 16 << 10
+#: Sorts of events of one node: the router's log counts each.
+_MAX_EVENT_NAMES = 50
+#: Names that a log record has for itself.
+_TAKEN = frozenset(("event", "identity", "level", "log", "message", "text", "time"))
 
 
 class Context:
@@ -27,9 +34,11 @@ class Context:
         boot: wall-clock milliseconds at the router's start.
     """
 
-    def __init__(self, node: NodeContext, name: str, max_bytes: int, now: float) -> None:
+    def __init__(self, node: NodeContext, watches: Watches, name: str, max_bytes: int, now: float) -> None:
         self._node = node
+        self._watches = watches
         self._events = TokenBucket(_EVENTS_PER_SECOND, now)
+        self._event_names: set[str] = set()
         self.name = name
         self.max_bytes = max_bytes
         self.router = node.settings.router_name
@@ -47,12 +56,33 @@ class Context:
             event: what happened, in a word or two: the same for all events of a sort.
             text: one sentence.
             identity: the process that it is about.
-            fields: the same for machines; JSON values.
+            fields: the same for machines, JSON values of at most 16 KiB. One that a log record has already gets
+                ``node_`` before its name.
+
+        Raises:
+            TypeError, ValueError: the fields are no JSON, or too large.
         """
+        told = {f"node_{name}" if name in _TAKEN else str(name): value for name, value in (fields or {}).items()}
+        if (size := len(json.dumps(told))) > _MAX_FIELDS_BYTES:
+            raise ValueError(f"fields of {size} bytes; {_MAX_FIELDS_BYTES} may be")
         if self._events.take(now):
             self.events_left_out += 1
             return
-        self._node.act(LogEvent(f"{self.name}: {event}", shorten(text), identity, dict(fields or {})))
+        if len(self._event_names) < _MAX_EVENT_NAMES:
+            self._event_names.add(event)
+        event = event if event in self._event_names else "other"
+        self._node.act(LogEvent(f"{self.name}: {event:.50}", shorten(text), identity, told))
+
+    def watch_topic(self, topic: str, exchange: str = "") -> None:
+        """Have :meth:`rpcmq.nodes.Node.passed` called for all calls and casts of a topic, and their ends.
+
+        Each message of it costs its router more from now on: unwatch it as soon as you can.
+        """
+        self._watches.add(topic, exchange)
+
+    def unwatch_topic(self, topic: str, exchange: str = "") -> None:
+        """Watch the topic no more."""
+        self._watches.remove(topic, exchange)
 
     def new_token(self) -> str:
         """An unguessable string."""

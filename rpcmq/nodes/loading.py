@@ -16,7 +16,8 @@ from rpcmq.errors import ConfigError
 from rpcmq.nodes.desk import Desk
 from rpcmq.nodes.node import API_VERSION, Node
 from rpcmq.nodes.overrun import Steps, Watchdog
-from rpcmq.nodes.plug_in import Plan, PlugIn
+from rpcmq.nodes.plan import Plan
+from rpcmq.nodes.plug_in import PlugIn
 from rpcmq.wire import FIRST_FREE_NODE_KIND, FIRST_NODE_KIND
 
 __all__ = ["GROUP", "PlugIns", "known_types", "plans_for", "plug_ins_for"]

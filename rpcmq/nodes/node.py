@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from rpcmq.nodes.ask import Ask
 from rpcmq.nodes.context import Context
+from rpcmq.nodes.passage import Passage
 from rpcmq.nodes.peer import Peer
 
 __all__ = ["API_VERSION", "NoSettings", "Node"]
@@ -87,6 +88,9 @@ class Node:
 
     def peer_ended(self, now: float, peer: Peer, reason: str) -> None:
         """The process is gone for good, and with it what it has asked; let go of what is kept for it."""
+
+    def passed(self, passage: Passage) -> None:
+        """Something has passed of a topic that is watched; see :meth:`rpcmq.nodes.Context.watch_topic`."""
 
     def begin_drain(self, now: float) -> None:
         """The router stops soon: take nothing new."""

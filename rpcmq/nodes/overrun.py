@@ -8,7 +8,7 @@ broken off when that returns.
 from __future__ import annotations
 
 import ctypes
-from time import monotonic
+from time import clock_gettime, monotonic, pthread_getcpuclockid, thread_time
 
 from rpcmq.transport.originals import allocate_lock, get_ident, start_new_thread
 
@@ -16,6 +16,8 @@ __all__ = ["Overrun", "Steps", "Watchdog"]
 
 #: Seconds between two looks, and until a step that goes on all the same is broken off again.
 _PAUSE, _AGAIN = 0.02, 0.5
+#: A step may last so many times the processor time that it may use: the machine can be busy, and a step must not wait.
+_PATIENCE = 20
 _raise_in = ctypes.pythonapi.PyThreadState_SetAsyncExc
 
 
@@ -26,13 +28,13 @@ class Overrun(BaseException):
 class Steps:
     """The step of a node that is under way in a router's thread, if there is one."""
 
-    __slots__ = ("_began", "_due", "_is_overrun", "_lock", "_thread")
+    __slots__ = ("_began", "_cpu_began", "_due", "_is_overrun", "_lock", "_seconds", "_thread")
 
     def __init__(self) -> None:
         # Held by the other thread from its look at the step until the exception is set: between the two it cannot end.
         self._lock = allocate_lock()
         self._thread = 0
-        self._began = 0.0
+        self._began = self._cpu_began = self._seconds = 0.0
         #: The time at which it has taken too long (monotonic seconds); 0: there is none.
         self._due = 0.0
         self._is_overrun = False
@@ -46,6 +48,8 @@ class Steps:
         """A step begins, which may take so many ``seconds``."""
         self._thread = get_ident()
         self._is_overrun = False
+        self._seconds = seconds
+        self._cpu_began = thread_time()
         self._began = monotonic()
         self._due = self._began + seconds
 
@@ -61,11 +65,16 @@ class Steps:
     def look(self) -> None:
         """Break it off if its time is up; in the other thread."""
         with self._lock:
-            if self._due and monotonic() > self._due:
+            if self._due and monotonic() > self._due and self._has_taken_too_long():
                 self._is_overrun = True
                 # Again after a while, if the step goes on all the same.
                 self._due = monotonic() + _AGAIN
                 _raise_in(ctypes.c_ulong(self._thread), ctypes.py_object(Overrun))
+
+    def _has_taken_too_long(self) -> bool:
+        """Whether it has used so much of the processor, or has waited: not whether the machine was busy meanwhile."""
+        used = clock_gettime(pthread_getcpuclockid(self._thread)) - self._cpu_began
+        return used > self._seconds or monotonic() > self._began + _PATIENCE * self._seconds
 
 
 class Watchdog:

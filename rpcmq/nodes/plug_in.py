@@ -6,8 +6,7 @@ the node out: it is let go of, and its kinds, controls and views say why until i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from math import inf, isnan
 from traceback import format_exception
@@ -17,6 +16,7 @@ from rpcmq.core.common.text import shorten
 from rpcmq.core.router.actions import LogEvent
 from rpcmq.core.router.model import Link
 from rpcmq.core.router.node_type import NodeContext, NodeType
+from rpcmq.core.router.roundrobin.node import RoundRobin
 from rpcmq.core.router.view_rows import MAX_ROWS, View
 from rpcmq.errors import Outcome, ProtocolError
 from rpcmq.nodes.checked_values import answer_of, numbers_of, rows_of
@@ -25,12 +25,15 @@ from rpcmq.nodes.measure import Measure
 from rpcmq.nodes.node import Node
 from rpcmq.nodes.open_asks import OpenAsks
 from rpcmq.nodes.overrun import Overrun, Steps
+from rpcmq.nodes.passage import Passage
 from rpcmq.nodes.peer import Peer
+from rpcmq.nodes.plan import Plan
+from rpcmq.nodes.watches import Watches
 from rpcmq.wire import KIND_AT, Kind, body_of, size_of
 from rpcmq.wire.bodies import MESH_TYPE, ErrorBody
 from rpcmq.wire.body_fields import Body
 
-__all__ = ["Plan", "PlugIn"]
+__all__ = ["PlugIn"]
 
 T = TypeVar("T")
 #: Seconds between two ticks at least, whatever the node wants, and two steps of measuring.
@@ -39,28 +42,6 @@ _LEAST_PAUSE, _MEASURE_PAUSE = 0.005, 0.002
 _LEAST_BYTES, _MEASURE_SECONDS = 256 << 10, 10.0
 _MESSAGE_OVERHEAD = 600
 _MAX_TRACEBACK = 4_000
-
-
-@dataclass(frozen=True)
-class Plan:
-    """A node that was found and whose settings are right.
-
-    Attributes:
-        name: its own.
-        type_name: that of its entry point.
-        origin: the distribution that it comes from, with its version.
-        make: its class.
-        settings: an object of ``make.Settings``.
-        max_bytes, max_seconds: its bounds.
-    """
-
-    name: str
-    type_name: str
-    origin: str
-    make: type[Node]
-    settings: Any
-    max_bytes: int
-    max_seconds: float
 
 
 class _Broken(Exception):
@@ -77,6 +58,7 @@ class PlugIn(NodeType):
         settings = context.settings
         self._asks = OpenAsks(lambda: settings.default_timeout_seconds, lambda: settings.message_max_bytes)
         self._peers: dict[Link, Peer] = {}
+        self._watches = Watches(self._passed)
         name, make = plan.name, plan.make
         self.kinds = dict.fromkeys(cast(Iterable[Kind], make.kinds), self._take)
         self.rights = {kind: word and f"{name}.{word}" for kind, word in make.kinds.items()}
@@ -110,7 +92,7 @@ class PlugIn(NodeType):
         """Make the node, in place of the one that there was."""
         plan = self.plan
         self.out = ""
-        context = Context(self._router, plan.name, plan.max_bytes, now)
+        context = Context(self._router, self._watches, plan.name, plan.max_bytes, now)
         self._node = None
         try:
             self._node = self._step(now, plan.make, context, plan.settings)
@@ -168,6 +150,7 @@ class PlugIn(NodeType):
         for ask in self._asks.all():
             ask.refuse(self._says_out(), Outcome.NO_CONSUMER, node=self.plan.name)
         self._peers.clear()
+        self._watches.clear()
 
     def _says_out(self) -> str:
         return shorten(f"node {self.plan.name} of router {self._router.settings.router_name} is out: {self.out}")
@@ -378,6 +361,18 @@ class PlugIn(NodeType):
         peer = self._peers.pop(link, None)
         if self._node is not None and peer is not None:
             self._tell(now, self._node.peer_ended, now, peer, reason)
+
+    def meet(self, others: Sequence[NodeType]) -> None:
+        """Get to know the node type of calls and casts."""
+        self._watches.meet(next(each for each in others if isinstance(each, RoundRobin)))
+
+    def _passed(self, passage: Passage) -> None:
+        if self._node is not None:
+            self._handed_bytes += _MESSAGE_OVERHEAD
+            turns = self._router.turns
+            spent = turns.spent
+            self._tell(passage.now, self._node.passed, passage)
+            turns.spent = spent  # whoever has sent it is not charged for a look at it
 
     def begin_drain(self, now: float) -> None:
         """Nothing new is taken."""

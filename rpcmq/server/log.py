@@ -35,7 +35,7 @@ _MINUTE = 60.0
 _LEVELS = dict.fromkeys(
     ("offence", "denied", "dropped", "key file", "link unresponsive", "mesh problem", "not passed on"), logging.WARNING
 )
-_LEVELS["internal error"] = logging.ERROR
+_LEVELS["internal error"] = _LEVELS["node out"] = logging.ERROR
 #: Events that a peer can cause without bound.
 _LIMITED = ("offence", "denied", "internal error")
 

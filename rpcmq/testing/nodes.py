@@ -9,7 +9,8 @@ from typing import Any
 from rpcmq.core.router.router import Router
 from rpcmq.nodes.loading import PlugIns
 from rpcmq.nodes.node import Node
-from rpcmq.nodes.plug_in import Plan, PlugIn
+from rpcmq.nodes.plan import Plan
+from rpcmq.nodes.plug_in import PlugIn
 
 __all__ = ["engine_with", "node_of", "plan_of", "plug_in_of"]
 

@@ -11,7 +11,7 @@ from rpcmq.core.router.router import Router
 from rpcmq.errors import Outcome
 from rpcmq.nodes import Node
 from rpcmq.nodes.open_asks import MAX_OF_LINK
-from rpcmq.nodes.plug_in import Plan
+from rpcmq.nodes.plan import Plan
 from rpcmq.testing.network import Call, Network
 from rpcmq.testing.nodes import engine_with, node_of, plan_of, plug_in_of
 from rpcmq.testing.process import Message, Process
@@ -238,6 +238,17 @@ def test_a_node_that_logs_too_much_is_cut_short() -> None:
     noise = [note for note in net.notes if note.event == "logstoomuch: noise"]
     assert len(noise) <= 20 and max(len(note.text) for note in noise) <= 500
     assert node_of(net.router, "logstoomuch").context.events_left_out == 1000 - len(noise)
+
+
+def test_fields_of_a_log_event_never_hide_those_of_the_record() -> None:
+    net, _ = network(hostile.Obedient)
+    context = node_of(net.router, "obedient").context
+    context.log(net.now, "said", "so", "api", {"identity": 1, "event": 2, "own": 3})
+    net.run()
+    assert net.notes[-1].fields == {"node_identity": 1, "node_event": 2, "own": 3}
+    for fields in ({"own": b"bytes"}, {"own": "x" * 20_000}):
+        with pytest.raises((TypeError, ValueError)):
+            context.log(net.now, "said", "so", "", fields)
 
 
 def test_a_restart_counts_and_gives_a_new_node() -> None:

@@ -44,7 +44,7 @@ class KeptAnswers(MeshPart):
 
     def neighbour_up(self, now: float, neighbour: Neighbour, resumed: bool) -> None:
         """From now on there is another router to which callers may go."""
-        self._requests.owes_answers = True
+        self._requests.owes_answers = self._requests.watches_answers = True
 
     def _answers_taken(self, now: float, link: Link, messages: list[bytes]) -> None:
         """The process of ``link`` has received ``messages``."""

@@ -81,9 +81,7 @@ class Dispatch:
     )  # fmt: skip
 
     def __init__(self, settings: Settings, links: LinkTable, directory: Directory, now: float) -> None:
-        self._settings = settings
-        self._links = links
-        self._directory = directory
+        self._settings, self._links, self._directory = settings, links, directory
         self._destinations = directory.destinations
         self.requests = RequestTable(settings, links)
         self.recovery = Recovery(settings, links, self.requests, now)
@@ -279,11 +277,13 @@ class Dispatch:
             caller.outbox.append(message)
             if not caller.marked:
                 caller.mark()
-            if requests.owes_answers:
-                if caller.maker is not link:
+            if requests.watches_answers:
+                if requests.owes_answers and caller.maker is not link:
                     caller.owe(key, link)
                 if self.on_forwarded_answered is not None and type(request) is Forwarded:
                     self.on_forwarded_answered(now, request, delivery)
+                if requests.on_answered is not None:
+                    requests.on_answered(now, delivery, message)
             # As `finish` does for all other ends.
             request.outcome = outcome
             request.usage.size_bytes -= request.charge

@@ -14,6 +14,7 @@ from rpcmq.core.router.node_type import NodeContext, NodeType
 from rpcmq.core.router.roundrobin import views
 from rpcmq.core.router.roundrobin.dispatch import Dispatch
 from rpcmq.core.router.roundrobin.drain import fail_unfinished_calls
+from rpcmq.core.router.roundrobin.observers import Observers
 from rpcmq.core.router.roundrobin.purge import Controls
 from rpcmq.core.router.roundrobin.registrations import Registrations
 from rpcmq.core.router.roundrobin.request_streams import RequestStreams
@@ -37,11 +38,11 @@ class RoundRobin(NodeType):
     asked: Callable[[], Collection[AskedFor]] = staticmethod(lambda: ())
 
     def __init__(self, context: NodeContext) -> None:
-        self._context = context
-        self.directory = directory = context.directory
-        links, drops = context.links, context.drops
+        directory, links, drops = context.directory, context.links, context.drops
+        self._context, self.directory = context, directory
         self.dispatch = dispatch = Dispatch(context.settings, links, directory, context.now)
         self.requests = requests = dispatch.requests
+        self.observers = Observers(dispatch, context.guarded)
         requests.drops, requests.turns, requests.on_fault = drops, context.turns, context.faults.report
         requests.journal, context.faults.whereabouts = context.faults.journal, requests.whereabouts
         dispatch.deliveries.on_protocol_error = context.protocol_error

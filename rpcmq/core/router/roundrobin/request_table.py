@@ -48,8 +48,8 @@ class RequestTable:
 
     __slots__ = (
         "_links", "_notices", "_settings", "about_absent", "calls_in_flight", "counters", "deadlines", "draining",
-        "drops", "journal", "last_number", "log", "on_fault", "on_forwarded_ended", "on_forwarded_run", "on_recorded",
-        "owes_answers", "receipts", "turns",
+        "drops", "journal", "last_number", "log", "on_answered", "on_fault", "on_forwarded_ended", "on_forwarded_run",
+        "on_recorded", "owes_answers", "receipts", "turns", "watches_answers",
     )  # fmt: skip
 
     def __init__(self, settings: Settings, links: LinkTable) -> None:
@@ -75,10 +75,14 @@ class RequestTable:
         self.about_absent: Callable[[Destination], dict[str, Any]] = lambda destination: {}
         #: Gets each request that has ended; None: off.
         self.log: DispatchLog | None = None
-        #: Called with each request that :meth:`record` has ended, and its outcome; None: nobody watches.
         #: Whether consumers keep answers to calls that must not start twice, until the callers have them.
         self.owes_answers = False
-        self.on_recorded: Callable[[Request, int], None] | None = None
+        #: Called with (now, request, outcome) of each that :meth:`record` has ended; None: nobody watches.
+        self.on_recorded: Callable[[float, Request, int], None] | None = None
+        #: Called with (now, delivery, answer) when a call is answered while ``watches_answers``; None: nobody watches.
+        self.on_answered: Callable[[float, Delivery, bytes], None] | None = None
+        #: Whether anything but the caller is to know of answers.
+        self.watches_answers = False
         #: Called with (now, request, outcome, microseconds of the handler) for those that another router owns.
         self.on_forwarded_ended: Callable[[float, Forwarded, int, int], None] = lambda now, request, outcome, us: None
         #: Called with (now, request, link) when the consumer at ``link`` has ended one of those, whoever waits for it.
@@ -294,7 +298,7 @@ class RequestTable:
         elif self.log is not None:
             self.log.ended(now, request, request.delivery, outcome, handler_us=handler_us)
         if self.on_recorded is not None:
-            self.on_recorded(request, outcome)
+            self.on_recorded(now, request, outcome)
 
     def _report_illegal(self, now: float, request: Request, outcome: int) -> None:
         text = f"request: {end_event(outcome)} while it is {request.state.value}"

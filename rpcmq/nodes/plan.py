@@ -1,0 +1,32 @@
+"""A node as the configuration wants it: found, and its settings checked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from rpcmq.nodes.node import Node
+
+__all__ = ["Plan"]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A node that was found and whose settings are right.
+
+    Attributes:
+        name: its own.
+        type_name: that of its entry point.
+        origin: the distribution that it comes from, with its version.
+        make: its class.
+        settings: an object of ``make.Settings``.
+        max_bytes, max_seconds: its bounds.
+    """
+
+    name: str
+    type_name: str
+    origin: str
+    make: type[Node]
+    settings: Any
+    max_bytes: int
+    max_seconds: float
