@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from functools import wraps
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import click
 
@@ -15,6 +18,9 @@ from rpcmq.cli.values import json_object, parse_value
 from rpcmq.wire.hedge import MOST_CONSUMERS
 
 __all__ = ["call_command", "cast_command", "fanout_command"]
+
+#: Most bytes of the standard input that are sent as one item.
+_CHUNK_BYTES = 256 << 10
 
 
 def _arguments(pairs: Sequence[str], given: dict[str, Any] | None) -> dict[str, Any]:
@@ -102,6 +108,11 @@ def _request(command: Callable[..., None]) -> Callable[..., None]:
     metavar="SECONDS|p95",
     help="Have a second server run it, too, if the first takes so long, or longer than usual. Needs --idempotent.",
 )
+@click.option(
+    "--stream",
+    metavar="NAME=@FILE",
+    help="Send the bytes of a file as the argument NAME while the method reads them; of the standard input: NAME=@-.",
+)
 @_request
 def call_command(
     state: State,
@@ -111,6 +122,7 @@ def call_command(
     idempotent: bool,
     first_of: int | None,
     hedge_after: float | str | None,
+    stream: str | None,
 ) -> None:
     """Call METHOD on one consumer of TOPIC and print what it returns, as JSON.
 
@@ -126,7 +138,12 @@ def call_command(
         raise click.UsageError(
             "--first-of and --hedge-after have several servers run the method: add --idempotent if that does no harm"
         )
-    with make_client(state, request.timeout) as client:
+    with ExitStack() as stack:
+        if stream is not None:
+            arguments = request.message["args"]
+            name, path = _stream(stream, arguments)
+            arguments[name] = _standard_input() if path == "-" else stack.enter_context(_opened(path))
+        client = stack.enter_context(make_client(state, request.timeout))
         if not multi:
             result = client.call(
                 *request, mandatory=mandatory, idempotent=idempotent, first_of=first_of, hedge_after=hedge_after
@@ -135,6 +152,32 @@ def call_command(
             return
         for item in client.multicall(*request, mandatory=mandatory):
             print_result(item, compact=True)
+
+
+def _stream(given: str, arguments: Mapping[str, Any]) -> tuple[str, str]:
+    """The name of the argument that is a stream, and the path of the file that it comes from."""
+    name, _, path = given.partition("=@")
+    if not name or not path:
+        raise click.UsageError(f"--stream {given!r}: expected name=@file, or name=@- for the standard input")
+    if name in arguments:
+        raise click.UsageError(f"argument {name!r} is given twice")
+    return name, path
+
+
+def _opened(path: str) -> BinaryIO:
+    try:
+        return open(path, "rb")
+    except OSError as error:
+        raise click.UsageError(f"--stream: {path}: {error.strerror}") from None
+
+
+def _standard_input() -> Iterator[bytes]:
+    """What is written to the standard input, as it comes; the connection goes on while it is waited for."""
+    from gevent import get_hub
+
+    read, file = get_hub().threadpool.apply, sys.stdin.fileno()
+    while chunk := read(os.read, (file, _CHUNK_BYTES)):
+        yield chunk
 
 
 @click.command("cast")

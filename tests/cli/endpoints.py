@@ -26,6 +26,14 @@ class Compute:
         """
         return a + b
 
+    def size(self, ctx: Any, body: Iterator[bytes], factor: int = 1) -> int:
+        """Return the number of bytes of a stream."""
+        return factor * sum(map(len, body))
+
+    def sizes(self, ctx: Any, body: Iterator[bytes]) -> Iterator[int]:
+        """Return the size of each chunk of a stream."""
+        yield from map(len, body)
+
     def context(self, ctx: Any) -> Any:
         """Return the context."""
         return ctx

@@ -6,6 +6,7 @@ import json
 import signal
 import socket
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -52,6 +53,41 @@ def test_context_travels(system: SimpleNamespace) -> None:
 def test_items_are_printed_one_a_line(invoke: Invoke, system: SimpleNamespace) -> None:
     ended = invoke("call", "compute", "items", "n=3", "--multi", env=system.env)
     assert (ended.returncode, ended.stdout) == (0, "0\n1\n2\n")
+
+
+def test_a_file_is_sent_as_a_stream(invoke: Invoke, system: SimpleNamespace, tmp_path: Path) -> None:
+    file = tmp_path / "big.bin"
+    file.write_bytes(bytes(600_000))
+    ended = invoke("call", "compute", "size", "factor=2", "--stream", f"body=@{file}", env=system.env)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "1200000\n", "")
+    ended = invoke("call", "compute", "sizes", "--multi", "--stream", f"body=@{file}", env=system.env)
+    assert (ended.returncode, ended.stdout) == (0, "262144\n262144\n75712\n")
+
+
+def test_the_standard_input_is_sent_as_it_comes(system: SimpleNamespace) -> None:
+    with subprocess.Popen(
+        [*COMMAND, "call", "compute", "sizes", "--multi", "--stream", "body=@-"],
+        env=environment(**system.env), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    ) as calling:  # fmt: skip
+        assert calling.stdin is not None and calling.stdout is not None
+        for size in (3, 5):
+            calling.stdin.write(b"x" * size)
+            calling.stdin.flush()
+            assert calling.stdout.readline() == b"%d\n" % size
+        calling.stdin.close()
+        assert calling.wait(SECONDS) == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("body", "expected name=@file"), ("=@x", "expected name=@file"), ("body=@", "expected name=@file"),
+        ("body=@/nowhere", "/nowhere: No such file"), ("factor=@x", "argument 'factor' is given twice"),
+    ],
+)  # fmt: skip
+def test_a_wrong_stream_is_named(invoke: Invoke, system: SimpleNamespace, given: str, said: str) -> None:
+    ended = invoke("call", "compute", "size", "factor=2", "--stream", given, env=system.env)
+    assert ended.returncode == 2 and said in ended.stderr
 
 
 def test_items_of_nobody_are_not_waited_for(invoke: Invoke, system: SimpleNamespace) -> None:
