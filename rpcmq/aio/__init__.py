@@ -26,6 +26,7 @@ from rpcmq.aio.default import (
 )
 from rpcmq.aio.item_receipt import Receipt
 from rpcmq.aio.middleware import Middleware
+from rpcmq.aio.request_stream import RequestStream
 from rpcmq.aio.service import Service
 from rpcmq.aio.stubs import as_cast, as_fanout
 from rpcmq.aio.worker import Worker
@@ -34,6 +35,7 @@ __all__ = [
     "Client",
     "Middleware",
     "Receipt",
+    "RequestStream",
     "Service",
     "Worker",
     "as_cast",

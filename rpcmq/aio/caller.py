@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from time import monotonic
 from typing import Any
 
 from rpcmq.aio.bridge import Bridge
+from rpcmq.aio.streaming_calls import LoopStreamSender
 from rpcmq.client.arguments import ONLY_ROUTED, check_seconds
 from rpcmq.client.results import progress_of, result_of
 from rpcmq.client.sender import Target
+from rpcmq.client.stream_argument import StreamArgument, stream_in
+from rpcmq.client.stream_sender import blame_stream
+from rpcmq.client.streaming_calls import refuse_hedge, streamed
 from rpcmq.client.thread_process import ThreadProcess
 from rpcmq.client.verbs import ClientVerbs
 from rpcmq.core.process.call import Call
 from rpcmq.core.process.direct_links import DirectLink
-from rpcmq.errors import UsageError
+from rpcmq.core.process.sent_streams import StreamingCall
+from rpcmq.errors import CallTimeout, PayloadError, UsageError
+from rpcmq.payload.format import STREAMED
 from rpcmq.wire import Flag, Kind
 from rpcmq.wire.hedge import HedgeTerms
 
 __all__ = ["Caller"]
 
 _REQUEST, _CAST = int(Kind.REQUEST), int(Kind.CAST)
-_CONFIRM = int(Flag.CONFIRM)
+_CONFIRM, _STREAM = int(Flag.CONFIRM), int(Flag.STREAM)
 
 
 class Caller:
@@ -53,7 +59,16 @@ class Caller:
         progress = None if on_progress is None else self._progress(on_progress)
         seconds = sender.seconds(timeout)
         deadline = monotonic() + seconds
-        call = await self.start(_REQUEST, ctx, topic, msg, seconds, flags, sign_of_life, traceparent, hedge)
+        found = None
+        try:
+            call = await self.start(_REQUEST, ctx, topic, msg, seconds, flags, sign_of_life, traceparent, hedge)
+        except PayloadError:
+            if (found := stream_in(msg)) is None:
+                raise
+        if found is not None:
+            refuse_hedge(found[0], hedge)
+            start = self._starter(found, True, ctx, topic, msg, seconds, flags, sign_of_life, traceparent)
+            return await self._streaming_call(found, start, progress)
         await bridge.wait(call, False, progress)
         if call.error is not None and sender.learn_format(call):
             left = max(0.001, deadline - monotonic())
@@ -62,6 +77,66 @@ class Caller:
         if bridge.posts:
             return result_of(bridge.process.payloads, call)
         return await bridge.in_thread(result_of, bridge.process.payloads, call)
+
+    async def _streaming_call(
+        self, found: tuple[str, StreamArgument], start: Callable[[], Awaitable[StreamingCall]],
+        progress: Callable[[Call, bytes], object] | None,
+    ) -> Any:  # fmt: skip
+        """Call with the argument ``found`` as a stream."""
+        bridge = self.bridge
+        for may_try_again in (True, False):
+            call = await start()
+            sending = LoopStreamSender(bridge, call, *found)
+            try:
+                await bridge.wait(call, False, progress)
+                if may_try_again and call.error is not None and self.sender.learn_format(call):
+                    call.on_change = None
+                    continue
+            finally:
+                if isinstance(call.error, CallTimeout):
+                    blame_stream(call.error, found[0], sending.waited_seconds)
+                if call.on_change is not None:
+                    await sending.close()
+            break
+        if bridge.posts:
+            return result_of(bridge.process.payloads, call)
+        return await bridge.in_thread(result_of, bridge.process.payloads, call)
+
+    def streaming_start(
+        self, found: tuple[str, StreamArgument], ctx: Any, topic: Target, msg: Mapping[str, Any], seconds: float,
+        flags: int,
+    ) -> Callable[[], Awaitable[Call]]:  # fmt: skip
+        """The function that starts a multicall with the argument ``found`` as a stream, and sends that."""
+        start = self._starter(found, False, ctx, topic, msg, seconds, flags)
+
+        async def started() -> Call:
+            call = await start()
+            LoopStreamSender(self.bridge, call, *found)
+            return call
+
+        return started
+
+    def _starter(
+        self, found: tuple[str, StreamArgument], is_whole: bool, ctx: Any, topic: Target, msg: Mapping[str, Any],
+        seconds: float, flags: int, sign_of_life: float | None = None, traceparent: str | None = None,
+    ) -> Callable[[], Awaitable[StreamingCall]]:  # fmt: skip
+        message, bridge, sender = streamed(msg, found[0], is_whole), self.bridge, self.sender
+
+        async def start() -> StreamingCall:
+            if not bridge.process.uplink.origin:
+                await self._ready(seconds)
+            sender.check_router(seconds)
+            arguments = _REQUEST, ctx, topic, message, seconds, flags | _STREAM, sign_of_life, traceparent
+            arguments_of_stream = StreamingCall, STREAMED
+            if bridge.posts:
+                call = sender.start(*arguments, *arguments_of_stream)
+            else:
+                cancel = bridge.process.cancel
+                call = await bridge.in_thread(sender.start, *arguments, *arguments_of_stream, undo=cancel)
+            assert isinstance(call, StreamingCall)
+            return call
+
+        return start
 
     async def start(
         self, kind: int, ctx: Any, topic: Target, msg: Mapping[str, Any], seconds: float | None, flags: int,
@@ -149,10 +224,15 @@ class Caller:
             await self._ready(deadline - monotonic())
         link = await bridge.in_thread(direct.link_to, address, name, max(0.001, deadline - monotonic()))
         if link is not None:
-            encoded = await bridge.in_thread(sender.encoded_directly, link, ctx, topic, msg, deadline)
-            call = encoded[0]
-            if await self._ended_directly(link, address, encoded, on_progress):
-                return await bridge.in_thread(result_of, process.payloads, call)
+            try:
+                encoded = await bridge.in_thread(sender.encoded_directly, link, ctx, topic, msg, deadline)
+            except PayloadError:
+                if stream_in(msg) is None:
+                    raise  # else the router is used, which keeps the credit of streams
+            else:
+                call = encoded[0]
+                if await self._ended_directly(link, address, encoded, on_progress):
+                    return await bridge.in_thread(result_of, process.payloads, call)
         left = max(0.001, deadline - monotonic())
         return await self.call(ctx, topic, msg, left, flags, None, on_progress, traceparent)
 

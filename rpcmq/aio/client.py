@@ -19,11 +19,12 @@ from rpcmq.client.retry import Retry
 from rpcmq.client.sender import Target
 from rpcmq.client.shared_client import refuse_beside_a_client
 from rpcmq.client.shown_names import shown_as
+from rpcmq.client.stream_argument import stream_in
 from rpcmq.client.stubs import StubOptions, make_stub
 from rpcmq.client.verbs import flags_of
 from rpcmq.config import ClientSettings
 from rpcmq.core.process.call import Call
-from rpcmq.errors import UsageError
+from rpcmq.errors import PayloadError, UsageError
 from rpcmq.payload import Codec, ExceptionRegistry
 from rpcmq.payload.bounded_text import short_repr
 from rpcmq.threads.client import Client as ThreadClient
@@ -225,7 +226,13 @@ class Client(EventVerbs, QueueVerbs):
         request_body(ctx, msg)
 
         async def start() -> Call:
-            return await caller.start(_REQUEST, ctx, topic, msg, seconds, flags | _STREAM)
+            found = None
+            try:
+                call = await caller.start(_REQUEST, ctx, topic, msg, seconds, flags | _STREAM)
+            except PayloadError:
+                if (found := stream_in(msg)) is None:
+                    raise
+            return call if found is None else await caller.streaming_start(found, ctx, topic, msg, seconds, flags)()
 
         return Stream(caller, start)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from rpcmq.aio.bridge import Bridge, RaisedStopIteration, ThreadPool
 from rpcmq.aio.loop_port import LoopPort
-from rpcmq.aio.request_stream import LoopRequestStream, TaskChanges
+from rpcmq.aio.request_stream import RequestStream, TaskChanges
 from rpcmq.aio.turns import TurnShare
 from rpcmq.client.consumer import PLAIN_VALUES, Consumer
 from rpcmq.client.interrupts import is_interrupt
@@ -235,8 +235,8 @@ class LoopConsumer(Consumer):
         return changes
 
     def _add_stream(self, task: Task, body: dict[str, Any]) -> None:
-        stream = stream_of(self._link, self.answers, task, body, LoopRequestStream)
-        if isinstance(stream, LoopRequestStream):
+        stream = stream_of(self._link, self.answers, task, body, RequestStream)
+        if isinstance(stream, RequestStream):
             stream.bridge, stream.changes = self._bridge, self._changes_of(task)
             body["args"][stream.name] = stream
 

@@ -16,6 +16,7 @@ from rpcmq.client.middleware import Middleware as PlainMiddleware
 from rpcmq.client.middleware import OutgoingRequest, Tracing, one_attempt, with_defaults
 from rpcmq.client.options import Defaults
 from rpcmq.client.retry import Retry, RetryBudget, guarded_async
+from rpcmq.client.stream_argument import stream_in
 from rpcmq.errors import UsageError
 from rpcmq.payload.bounded_text import short_repr
 
@@ -102,8 +103,8 @@ class Pipeline:
         return await self._layers[layer](request, partial(self._pass, layer + 1, send))
 
     async def _retried(self, request: OutgoingRequest, send: Send) -> Any:
-        if request.verb != "call" or not request.options.retry:
-            return await send(request)
+        if request.verb != "call" or not request.options.retry or stream_in(request.message) is not None:
+            return await send(request)  # a stream can be read once
         on_progress = None if request.on_progress is None else guarded_async(request.on_progress)
         deadline = monotonic() + (request.options.timeout or 0.0)
 

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from typing import Any, Self
 
 from rpcmq.aio.bridge import Bridge
-from rpcmq.client.request_stream import OVER, RequestStream
+from rpcmq.client.request_stream import OVER
+from rpcmq.client.request_stream import RequestStream as PlainRequestStream
 
-__all__ = ["LoopRequestStream", "TaskChanges"]
+__all__ = ["RequestStream", "TaskChanges"]
 
 #: Longest wait before it is looked whether the caller is lost, which is not told when the router has restarted.
 _LOOK_AGAIN = 1.0
@@ -58,7 +59,7 @@ class TaskChanges:
         self._waiting.discard(event)
 
 
-class LoopRequestStream(RequestStream):
+class RequestStream(PlainRequestStream):
     """Iterates with ``async for`` over the items of a stream that the caller sends as an argument, as they come.
 
     As :class:`rpcmq.RequestStream`, which it is for methods that are not ``async``, and so run in a thread.

@@ -13,14 +13,15 @@ from rpcmq.client.process import Process
 from rpcmq.client.request import current_request, handling
 from rpcmq.client.results import progress_of, result_of
 from rpcmq.client.stream_argument import refuse_stream, stream_in
-from rpcmq.client.streaming_calls import StreamingCalls
+from rpcmq.client.streaming_calls import StreamingCalls, learn_stream_format, note_formats
 from rpcmq.core.process.call import Call
 from rpcmq.core.process.direct_links import DirectLink
+from rpcmq.core.process.sent_streams import StreamingCall
 from rpcmq.errors import CallTimeout, Outcome, PayloadError, UsageError
 from rpcmq.payload import Format
 from rpcmq.payload.bounded_text import short_repr
 from rpcmq.transport.home import Housed
-from rpcmq.wire import Address, Flag, Kind, address_of, payload_of
+from rpcmq.wire import Address, Flag, Kind, payload_of
 from rpcmq.wire.body_fields import Body
 from rpcmq.wire.hedge import HedgeTerms
 
@@ -305,18 +306,17 @@ class Sender:
             where = process.connection.url
             raise UsageError(f"the router at {where} is too old for a request with a stream; send the value whole")
 
-    def learn_format(self, call: Call, added: int = 0) -> bool:
-        """Whether to retry the call in another format: it was refused for its format, to which ``added`` was added."""
+    def learn_format(self, call: Call) -> bool:
+        """Whether to retry the call in another format, because it was refused for its format only."""
         error = call.error
         if error is None or error.details.get("outcome") != Outcome.PROTOCOL:
             return False
         accepts = error.details.get("accepts")
         if type(accepts) is not int:
             return False
-        known = self.process.accepted_formats
-        if len(known) >= _MOST_TOPICS:
-            known.clear()
-        known[address_of(call.message)] = accepts >> added & self._accepted
+        if isinstance(call, StreamingCall):
+            return learn_stream_format(self.process, call, accepts, self._accepted)
+        note_formats(self.process, call, accepts & self._accepted)
         return True
 
     def seconds(self, timeout: float | None) -> float:
@@ -337,9 +337,8 @@ class Sender:
         try:
             known = self._addresses.get(topic)
         except TypeError:
-            raise UsageError(
-                f"topic must be a str or an Address, not {type(topic).__name__}: {short_repr(topic)}"
-            ) from None
+            what = f"{type(topic).__name__}: {short_repr(topic)}"
+            raise UsageError(f"topic must be a str or an Address, not {what}") from None
         if known is None:
             address = topic if isinstance(topic, Address) else Address(topic, "", self._config.exchange)
             if len(self._addresses) >= _MOST_TOPICS:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping
 from types import AsyncGeneratorType, GeneratorType
 from typing import Any, BinaryIO, NoReturn
 
@@ -49,7 +49,7 @@ class StreamArgument:
         return iter(self.source) if read is None else _chunks(read, self.chunk_bytes)
 
 
-def stream(source: Iterable[Any] | BinaryIO, *, chunk_bytes: int = CHUNK_BYTES) -> StreamArgument:
+def stream(source: Iterable[Any] | AsyncIterable[Any] | BinaryIO, *, chunk_bytes: int = CHUNK_BYTES) -> StreamArgument:
     """Have an argument of a call sent item by item, while the method runs: a request stream.
 
     Generators and files open for reading bytes need not be wrapped. Only a call or a multicall takes a stream, and only

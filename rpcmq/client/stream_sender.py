@@ -15,7 +15,7 @@ from rpcmq.payload import Format
 from rpcmq.payload.format import STREAMED
 from rpcmq.wire import FORMAT_AT, Kind
 
-__all__ = ["StreamSender", "encoded_item"]
+__all__ = ["StreamSender", "blame_stream", "encoded_item", "end_failed", "end_whole"]
 
 _END: Any = object()
 #: Bytes after which what was queued is sent, so that the other side can begin.
@@ -44,6 +44,36 @@ def encoded_item(process: Process, call: StreamingCall, item: Any) -> tuple[int,
         form, payload = process.encode(item, _JSON | 1 << (call.message[FORMAT_AT] - STREAMED))
     flags, payload = process.payloads.sign_item(call, _ITEM, form, payload)
     return form, flags, payload
+
+
+def end_whole(process: Process, call: StreamingCall) -> None:
+    """There are no more items. In the client's loop."""
+    flags, payload = process.payloads.sign_item(call, Kind.REQUEST_END, 0, b"")
+    process.calls.streams.end(monotonic(), call, 0, payload, flags)
+    process.schedule()
+
+
+def end_failed(
+    process: Process, call: StreamingCall, name: str, error: BaseException, record: tuple[int, bytes]
+) -> None:  # fmt: skip
+    """End ``call``: the iterable of the argument ``name`` has raised ``error``, or given what cannot be sent.
+
+    Args:
+        record: the encoded exception. In the client's loop.
+    """
+    form, payload = record
+    flags, payload = process.payloads.sign_item(call, Kind.REQUEST_END, form, payload)
+    process.calls.streams.end(monotonic(), call, form, payload, flags)
+    call.raised = error
+    process.calls.abandon(call, CallCancelled(f"its stream {name!r} has raised {type(error).__name__}"))
+    process.schedule()
+
+
+def blame_stream(error: CallTimeout, name: str, seconds: float) -> None:
+    """Say in ``error`` that the iterable of the argument ``name`` was to give an item for so long; 0.0: it was not."""
+    if seconds:
+        error.args = (f"{error.args[0]}; the stream {name!r} of the caller has given no item for {seconds:.1f} s",)
+        error.details["stream_seconds"] = round(seconds, 3)
 
 
 class StreamSender:
@@ -113,10 +143,7 @@ class StreamSender:
     def blame(self, error: CallTimeout) -> None:
         """Say in ``error`` that the time was over while the iterable was to give an item, if that is so."""
         if self._reading_since:
-            waited = monotonic() - self._reading_since
-            text = f"{error.args[0]}; the stream {self._name!r} of the caller has given no item for {waited:.1f} s"
-            error.args = (text,)
-            error.details["stream_seconds"] = round(waited, 3)
+            blame_stream(error, self._name, monotonic() - self._reading_since)
 
     # --- beside the caller -------------------------------------------------------------------
 
@@ -144,9 +171,7 @@ class StreamSender:
             if call.is_over:
                 return
             if item is _END:
-                flags, payload = process.payloads.sign_item(call, Kind.REQUEST_END, 0, b"")
-                process.calls.streams.end(monotonic(), call, 0, payload, flags)
-                process.schedule()
+                end_whole(process, call)
                 return
             form, flags, payload = encoded_item(process, call, item)
             process.calls.streams.send_item(monotonic(), call, form, payload, flags)
@@ -175,14 +200,8 @@ class StreamSender:
             self._reading_since = 0.0
 
     def _fail(self, error: BaseException) -> None:
-        """End the call: the iterable has raised ``error``, or has given what cannot be sent."""
         process, call = self._process, self._call
-        form, payload = process.codec.encode_exception(error, process.identity)
-        flags, payload = process.payloads.sign_item(call, Kind.REQUEST_END, form, payload)
-        process.calls.streams.end(monotonic(), call, form, payload, flags)
-        call.raised = error
-        process.calls.abandon(call, CallCancelled(f"its stream {self._name!r} has raised {type(error).__name__}"))
-        process.schedule()
+        end_failed(process, call, self._name, error, process.codec.encode_exception(error, process.identity))
 
     def _close_items(self) -> None:
         """Close the iterable, or the generator that was never begun; files stay open."""

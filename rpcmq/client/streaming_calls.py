@@ -19,12 +19,23 @@ from rpcmq.payload.format import STREAMED
 from rpcmq.transport.home import Housed
 from rpcmq.wire import Address, Flag, Kind, address_of
 
-__all__ = ["STREAM_MEMBER", "WHOLE_MEMBER", "StreamingCalls", "check_sync", "streamed"]
+__all__ = [
+    "STREAM_MEMBER",
+    "WHOLE_MEMBER",
+    "StreamingCalls",
+    "check_sync",
+    "learn_stream_format",
+    "note_formats",
+    "refuse_hedge",
+    "streamed",
+]
 
 #: Members of a request's payload: the name of the argument that comes as a stream, and whether the caller wants one
 #: result, though the request has the flag by which the answer may be a stream, too.
 STREAM_MEMBER, WHOLE_MEMBER = "stream", "whole"
 _REQUEST, _STREAM = int(Kind.REQUEST), int(Flag.STREAM)
+#: Entries of what is known of topics, which then begins anew.
+_MOST_TOPICS = 10_000
 
 
 class Starter(Protocol):
@@ -45,8 +56,20 @@ class Starter(Protocol):
     ) -> Call:  # fmt: skip
         """Send a message that is waited for."""
 
-    def learn_format(self, call: Call, added: int = 0) -> bool:
+    def learn_format(self, call: Call) -> bool:
         """Whether to retry the call in another format."""
+
+
+def refuse_hedge(name: str, hedge: object) -> None:
+    """Refuse to send the stream ``name`` to several consumers.
+
+    Raises:
+        UsageError: ``hedge`` is not None.
+    """
+    if hedge is not None:
+        raise UsageError(
+            f"the argument {name!r} is a stream, which one consumer reads: leave out first_of and hedge_after"
+        )
 
 
 def streamed(msg: Mapping[str, Any], name: str, is_whole: bool) -> LegacyMessage:
@@ -62,6 +85,36 @@ def check_sync(name: str, argument: StreamArgument) -> None:
     """
     if argument.is_async:
         raise UsageError(f"the argument {name!r} is an async iterable, which only a client of rpcmq.aio can send")
+
+
+def learn_stream_format(process: Process, call: StreamingCall, accepts: int, known_here: int) -> bool:
+    """Note that ``call``, which was refused for its format, may be sent again in another one.
+
+    Args:
+        accepts: mask of the formats that its consumers accept, with and without a stream; ``known_here``: of this end.
+
+    Returns:
+        Whether there is one; if not, its error says who is too old for it.
+    """
+    formats = accepts >> STREAMED & known_here
+    address, known = address_of(call.message), process.accepted_formats
+    if call.begun or not formats or known.get(address) == formats:
+        text = (
+            f"{call.address!r} has a consumer that takes no request with a stream, because its rpcmq is older: upgrade "
+            f"and restart it, or send the value whole ({call.error})"
+        )
+        call.error = CallError(text, {**(call.error.details if call.error is not None else {}), "started": "no"})
+        return False
+    note_formats(process, call, formats)
+    return True
+
+
+def note_formats(process: Process, call: Call, formats: int) -> None:
+    """Note the mask of formats that the consumers of the address of ``call`` accept."""
+    known = process.accepted_formats
+    if len(known) >= _MOST_TOPICS:
+        known.clear()
+    known[address_of(call.message)] = formats
 
 
 class StreamingCalls:
@@ -95,7 +148,7 @@ class StreamingCalls:
         try:
             sending = self._sending(call, found)
             process.wait(call, False, self._progress(on_progress))
-            if self.may_try_again(call):
+            if self._sender.learn_format(call):
                 call.on_change = None
                 call = start()
                 sending.go_on_with(call)
@@ -145,27 +198,12 @@ class StreamingCalls:
 
     def _again(self, sending: StreamSender, start: Callable[[], StreamingCall], refused: Call) -> Call | None:
         assert isinstance(refused, StreamingCall)
-        if not self.may_try_again(refused):
+        if not self._sender.learn_format(refused):
             return None
         refused.on_change = None
         call = start()
         sending.go_on_with(call)
         return call
-
-    def may_try_again(self, call: StreamingCall) -> bool:
-        """Whether ``call`` was refused for its format only, and may be sent in another one."""
-        if call.error is None or call.begun or not self._sender.learn_format(call, STREAMED):
-            return False
-        known = self._process.accepted_formats.get(address_of(call.message), 0)
-        if known:
-            return True
-        call.error = CallError(
-            f"{call.address!r} has a consumer that takes no request with a stream, because its rpcmq is older: upgrade "
-            f"and restart it, or send the value whole ({call.error})",
-            {**call.error.details, "started": "no"},
-        )
-        self._process.accepted_formats.pop(address_of(call.message), None)
-        return False
 
     def _progress(self, on_progress: Callable[[Any], object] | None) -> Callable[[Call, bytes], object] | None:
         if on_progress is None:
