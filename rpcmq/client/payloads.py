@@ -97,8 +97,8 @@ class Payloads:
         """
         return self._decode(self.codec, format, payload)
 
-    def sent_item(self, task: Task, message: bytes) -> Any:
-        """The value of a REQUEST_ITEM, of the stream of ``task``. Bytes are sent as they are, in no format.
+    def sent_item(self, task: Task, message: bytes, number: int) -> Any:
+        """The value of a REQUEST_ITEM, the item ``number`` of the stream of ``task``; bytes are sent in no format.
 
         Raises:
             PayloadRefused: as above.
@@ -108,8 +108,8 @@ class Payloads:
             payload = self._without_signature(payload)
         return self._decode(self.codec, message[FORMAT_AT], payload) if message[FORMAT_AT] else bytes(payload)
 
-    def sent_end(self, task: Task, message: bytes) -> BaseException | None:
-        """The exception of the caller's iterable in a REQUEST_END; None: it has come to its end.
+    def sent_end(self, task: Task, message: bytes, number: int) -> BaseException | None:
+        """The exception of the caller's iterable in a REQUEST_END; None: it has come to its end, as number ``number``.
 
         Raises:
             PayloadRefused: as above.

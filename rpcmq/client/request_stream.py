@@ -139,7 +139,7 @@ class RequestStream:
         if self._stream.closed:
             return
         try:
-            error = self._link.process.payloads.sent_end(self._task, ended)
+            error = self._link.process.payloads.sent_end(self._task, ended, self._stream.received + 1)
         except PayloadRefused as refused:
             raise self._failed(refused) from None
         if error is not None:
@@ -156,7 +156,7 @@ class RequestStream:
             PayloadRefused: it is not decoded.
         """
         try:
-            return self._link.process.payloads.sent_item(self._task, message)
+            return self._link.process.payloads.sent_item(self._task, message, self._stream.taken)
         except PayloadRefused as refused:
             raise self._failed(refused) from None
 

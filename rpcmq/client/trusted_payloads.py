@@ -35,14 +35,13 @@ _JSON = Format.JSON.bit
 
 
 class _Answers:
-    """Progress of the answer to a signed request, and of its stream. Both ends count."""
+    """Progress of the answer to a signed request. Both ends count."""
 
-    __slots__ = ("items", "sent", "tag")
+    __slots__ = ("items", "tag")
 
     def __init__(self, tag: bytes) -> None:
         self.tag = tag
-        #: Items and ends, of the answer and of the request.
-        self.items = self.sent = 0
+        self.items = 0
 
 
 class TrustedPayloads(Payloads):
@@ -133,30 +132,29 @@ class TrustedPayloads(Payloads):
         """Like :meth:`Payloads.item`. No signature of its producer is on it."""
         return self._decoded((address.exchange, address.topic), None, format, payload)
 
-    def sent_item(self, task: Task, message: bytes) -> Any:
+    def sent_item(self, task: Task, message: bytes, number: int) -> Any:
         """Like :meth:`Payloads.sent_item`. It is signed if, and only if, the request is."""
-        where, opened = self._open_sent(task, message)
+        where, opened = self._open_sent(task, message, number)
         form = message[FORMAT_AT]
         payload = self._unsigned(message) if opened is None else opened.payload
         return self._decoded(where, opened, form, payload) if form else bytes(payload)
 
-    def sent_end(self, task: Task, message: bytes) -> BaseException | None:
+    def sent_end(self, task: Task, message: bytes, number: int) -> BaseException | None:
         """Like :meth:`Payloads.sent_end`."""
-        _, opened = self._open_sent(task, message)
+        _, opened = self._open_sent(task, message, number)
         payload = self._unsigned(message) if opened is None else opened.payload
         return self._decode_failure(self.codec, message[FORMAT_AT], payload) if message[FORMAT_AT] else None
 
-    def _open_sent(self, task: Task, message: bytes) -> tuple[tuple[str, str], VerifiedPayload | None]:
+    def _open_sent(self, task: Task, message: bytes, number: int) -> tuple[tuple[str, str], VerifiedPayload | None]:
         where = task.registration.address.exchange, task.registration.address.topic
         answers: _Answers | None = task.seal
         if answers is None or self._sealer is None:
             return where, None
-        answers.sent += 1
         if not is_signed(message):
             self._refuse(where, NotTrusted("it is not signed, and its request was", "not signed"))
         kind, form = message[KIND_AT], message[FORMAT_AT]
         try:
-            opened = self._sealer.open(payload_of(message), (kind,), form, bound=answers.tag, number=answers.sent)
+            opened = self._sealer.open(payload_of(message), (kind,), form, bound=answers.tag, number=number)
         except NotTrusted as error:
             self._refuse(where, error)
         return where, opened
@@ -189,8 +187,8 @@ class TrustedPayloads(Payloads):
         answers: _Answers | None = call.seal
         if answers is None or self._sealer is None:
             return 0, payload
-        answers.sent += 1
-        return Flag.SEALED, self._sealer.seal(kind, format, payload, bound=answers.tag, number=answers.sent)[0]
+        number = call.sent + 1
+        return Flag.SEALED, self._sealer.seal(kind, format, payload, bound=answers.tag, number=number)[0]
 
     def sign_answer(self, task: Task, kind: int, format: int, payload: bytes) -> tuple[int, bytes]:
         """Like :meth:`Payloads.sign_answer`."""

@@ -6,6 +6,7 @@ import io
 import os
 import tempfile
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import gevent
@@ -27,6 +28,8 @@ from rpcmq.errors import (
     UsageError,
 )
 from rpcmq.testing import eventually
+from rpcmq.transport.mac_files import new_mac_key
+from rpcmq.wire import HEADER_BYTES, Flag, Kind, without_flag
 from tests.from_threads import each_blocking_shell as client_shell
 
 __all__ = ["client_shell"]
@@ -386,3 +389,71 @@ def test_a_streams_deadline_moves_with_it_for_what_the_handler_calls(client: Any
     serve(Patient(), "patient")
     client.call(None, "patient", message("read", Source(range(4), waits=0.5)()), timeout=1.5)
     assert min(left) > 0.5
+
+
+# --- signed ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def signed(tmp_path: Path) -> dict[str, str]:
+    """Settings of processes that sign, and take nothing that is not signed."""
+    new_mac_key(tmp_path / "mac.toml", "ours")
+    (tmp_path / "trust.toml").write_text('[[topics]]\ntopics = ["#"]\nrequire = true\n')
+    return {"trust_file": str(tmp_path / "trust.toml"), "mac_file": str(tmp_path / "mac.toml")}
+
+
+def test_items_of_a_signed_request_are_signed_both_ways(connect: Any, serve: Any, signed: dict[str, str]):
+    serve(Files(), "files", client=connect(**signed))
+    client = connect(**signed)
+    items = [b"bytes", bytes(100_000), {"a": 1}, "text"]
+    assert client.call(None, "files", message("items", rpcmq.stream(items)))[1] == items
+    assert list(client.multicall(None, "files", message("double", (n for n in range(100))))) == [
+        2 * n for n in range(100)
+    ]
+
+
+class Broken(OSError):
+    """Of the caller."""
+
+
+def test_the_failure_of_a_signed_stream_is_told(connect: Any, serve: Any, signed: dict[str, str]):
+    files = Files()
+    serve(files, "files", client=connect(**signed))
+
+    def broken() -> Iterator[int]:
+        yield 1
+        raise Broken("disk")
+
+    with pytest.raises(Broken):
+        connect(**signed).call(None, "files", message("watch", broken()))
+    eventually(lambda: len(files.ended) == 1)
+    assert isinstance(files.ended[0], CallerFailed) and "disk" in str(files.ended[0])
+
+
+@pytest.mark.parametrize("what", ["changed", "left out", "repeated", "not signed"])
+def test_changes_that_a_router_makes_to_a_signed_stream_are_found(
+    connect: Any, serve: Any, router: Any, signed: dict[str, str], what: str
+):
+    files = Files()
+    serve(files, "files", client=connect(**signed))
+    client = connect("sender", **signed)
+    client.connect()
+    link = next(each for each in router._embedded.engine.links if each.identity == "sender")
+    link.handlers, pass_on, seen = link.handlers[:], link.handlers[Kind.REQUEST_ITEM], []
+
+    def hostile(now: float, link: Any, message: bytes) -> None:
+        seen.append(message)
+        if len(seen) != 3 or what == "repeated":
+            pass_on(now, link, message)
+        if len(seen) == 3 and what == "changed":
+            pass_on(
+                now, link, message[:HEADER_BYTES] + bytes((message[HEADER_BYTES] ^ 1,)) + message[HEADER_BYTES + 1 :]
+            )
+        elif len(seen) == 3 and what == "repeated":
+            pass_on(now, link, message)
+        elif len(seen) == 3 and what == "not signed":
+            pass_on(now, link, without_flag(message, Flag.SEALED))
+
+    link.handlers[Kind.REQUEST_ITEM] = hostile
+    with pytest.raises(RemoteError, match=r"its signature with the key 'ours' is wrong|it is not signed"):
+        client.call(None, "files", message("items", (b"%d" % n for n in range(10))))

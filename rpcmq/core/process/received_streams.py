@@ -37,12 +37,12 @@ class ReceivedStream:
     Attributes:
         items: those that have come and were not taken.
         ended: the message that has ended it; None: more may come.
-        taken: number of items taken.
+        received, taken: number of items that have come, and that were taken.
     """
 
     __slots__ = (
-        "asked", "closed", "ended", "is_whole", "item_credit", "items", "queued_bytes", "size_credit", "taken", "task",
-        "ttl",
+        "asked", "closed", "ended", "is_whole", "item_credit", "items", "queued_bytes", "received", "size_credit",
+        "taken", "task", "ttl",
     )  # fmt: skip
 
     def __init__(self, task: Task) -> None:
@@ -51,7 +51,7 @@ class ReceivedStream:
         self.queued_bytes = 0
         #: Granted, and not come yet.
         self.item_credit = self.size_credit = 0
-        self.taken = 0
+        self.received = self.taken = 0
         self.ended: bytes | None = None
         #: Whether it was asked for, and whether the handler wants no more.
         self.asked = self.closed = False
@@ -130,6 +130,7 @@ class ReceivedStreams:
         size = len(payload_of(message))
         stream.item_credit -= 1
         stream.size_credit -= size
+        stream.received += 1
         stream.items.append(message)
         stream.queued_bytes += size
         self._tasks.changed.append(stream.task)

@@ -11,7 +11,8 @@ from rpcmq.core.router.rights import EVERYTHING, Key, Right
 from rpcmq.errors import Outcome
 from rpcmq.payload.format import Format
 from rpcmq.testing.network import Network
-from rpcmq.wire import Address, Kind
+from rpcmq.wire import Address, Flag, Kind
+from rpcmq.wire.stream_grant import grant_payload
 
 JSON_ONLY = Key("web", "WEB", (EVERYTHING,), formats=Format.JSON.bit)
 SOME_RIGHTS = replace(JSON_ONLY, rights=(Right(frozenset(["call", "cast", "fanout", "publish", "serve"]), ("#",)),))
@@ -60,3 +61,20 @@ def test_the_caller_of_who_answers_in_another_format_is_told(guarded: Network, k
     assert "key 'web' may not answer in pickle" in json.loads(answer.payload)["text"]
     assert guarded.router.refused["denied pickle"] == 1
     assert consumer is not None
+
+
+def test_items_of_a_request_stream_in_another_format_end_the_call_and_bytes_pass(guarded: Network) -> None:
+    web = guarded.process("web", user="WEB")
+    node = guarded.process("root:2", user="ROOT", accepts=("json", "pickle", "request-streams"))
+    node.register("compute", credit=10)
+    for form, passes in ((0, True), (Format.JSON, True), (Format.PICKLE, False)):
+        call = web.send(Kind.REQUEST, b"1", address=ADDRESS, format=4, flags=Flag.STREAM)
+        request = node.take(Kind.REQUEST)
+        node.send(Kind.REQUEST_GRANT, grant_payload(5, 500), key=request.key, consumer=request.header.consumer)
+        web.send(Kind.REQUEST_ITEM, b"x", key=call.key, format=form)
+        assert bool(node.got(Kind.REQUEST_ITEM)) is passes
+        if not passes:
+            assert call.end.outcome is Outcome.DENIED and "may not send pickle" in call.end.body["text"]
+            assert node.take(Kind.CANCEL).key == call.key
+    refused = web.send(Kind.REQUEST, b"1", address=ADDRESS, format=5, flags=Flag.STREAM)
+    assert refused.end.body["details"]["accepts"] == Format.JSON.bit | Format.JSON.bit << 3
