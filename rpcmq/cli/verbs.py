@@ -172,7 +172,7 @@ def _opened(path: str) -> BinaryIO:
 
 
 def _standard_input() -> Iterator[bytes]:
-    """What is written to the standard input, as it comes; the connection goes on while it is waited for."""
+    """The bytes of the standard input, as they come; the connection goes on while they are waited for."""
     from gevent import get_hub
 
     read, file = get_hub().threadpool.apply, sys.stdin.fileno()

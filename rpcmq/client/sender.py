@@ -13,7 +13,7 @@ from rpcmq.client.process import Process
 from rpcmq.client.request import current_request, handling
 from rpcmq.client.results import progress_of, result_of
 from rpcmq.client.stream_argument import refuse_stream, stream_in
-from rpcmq.client.streaming_calls import StreamingCalls, learn_stream_format, note_formats
+from rpcmq.client.streaming_calls import StreamingCalls, learn_stream_format, note_formats, refuse_hedge
 from rpcmq.core.process.call import Call
 from rpcmq.core.process.direct_links import DirectLink
 from rpcmq.core.process.sent_streams import StreamingCall
@@ -71,6 +71,7 @@ class Sender:
             if (found := stream_in(msg)) is None:
                 raise
         if found is not None:
+            refuse_hedge(found[0], hedge)
             return self._streaming.call(found, ctx, topic, msg, timeout, flags, sign_of_life, on_progress, traceparent)
         try:
             process.wait(call, False, progress)

@@ -209,11 +209,16 @@ def test_each_item_puts_the_timeout_off(client: Any, files: Files):
     assert client.call(None, "files", message("items", source()), timeout=1.2)[1] == [0, 1, 2, 3]
 
 
-def test_a_client_that_is_closed_ends_the_stream(connect: Any, files: Files):
-    other = connect()
-    stream = other.multicall(None, "files", message("watch", (i for i in iter(int, 1))))
-    del stream  # closed as garbage
-    eventually(lambda: len(files.ended) == 1)
+@pytest.mark.parametrize("end", ["closed", "garbage"])
+def test_a_client_that_is_closed_ends_the_stream(connect: Any, files: Files, end: str):
+    source, other = Source(range(1_000_000)), connect()
+    stream = other.multicall(None, "files", message("watch", source()))
+    eventually(lambda: source.read > 50)
+    if end == "closed":
+        other.close()
+    else:
+        del stream
+    eventually(lambda: len(files.ended) == 1 and source.closed)
     assert isinstance(files.ended[0], CallerGone)
 
 
@@ -457,3 +462,9 @@ def test_changes_that_a_router_makes_to_a_signed_stream_are_found(
     link.handlers[Kind.REQUEST_ITEM] = hostile
     with pytest.raises(RemoteError, match=r"its signature with the key 'ours' is wrong|it is not signed"):
         client.call(None, "files", message("items", (b"%d" % n for n in range(10))))
+
+
+def test_a_stream_is_not_sent_to_several_consumers(client: Any, files: Files):
+    for options in ({"first_of": 2}, {"hedge_after": 0.1}):
+        with pytest.raises(UsageError, match="'body' is a stream, which one consumer reads"):
+            client.call(None, "files", message("items", (i for i in range(3))), idempotent=True, **options)
