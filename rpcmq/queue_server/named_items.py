@@ -15,8 +15,8 @@ __all__ = ["Named", "check_place", "is_known", "mark_of", "named_items", "progre
 #: The items that an operator names: priority and number of each.
 Named = Sequence[Sequence[int]]
 
-#: Items of a part of a change of all dead ones.
-_PART = 4096
+#: Items of a part of a change of all dead ones: done in a part of a second, and in some also where much else is done.
+_PART = 1024
 _MOST_NUMBER = (1 << 63) - 1
 
 

@@ -17,8 +17,8 @@ from rpcmq.errors import RpcError
 
 __all__ = ["UntoldDeaths", "death_of"]
 
-#: Pause between two looks whether there are any (seconds), and calls at each: 500 a second, however many die at once.
-_PAUSE, _CALLS = 0.1, 50
+#: Pause between two looks whether there are any (seconds), and calls at each: 200 a second, however many die at once.
+_PAUSE, _CALLS = 0.1, 20
 #: Seconds in which a call has its record.
 _PATIENCE = 10.0
 
@@ -53,7 +53,7 @@ _CLASSES: dict[str, type[Exception]] = {
 
 
 class UntoldDeaths:
-    """Tells the router, some hundred in a second.
+    """Tells the router, of at most 200 in a second.
 
     Args:
         owner: of the queues.
