@@ -123,6 +123,8 @@ class Origins:
 
         Those that are down come last: if all are, one of them is asked all the same.
         """
+        if len(self.all) == 1:
+            return self.all
         now = monotonic()
         self._turn += 1
         count = len(self.all)
