@@ -95,5 +95,7 @@ def syslog_command(
         if counts:
             counts.stop(drain_seconds)
         client.close(linger_seconds=drain_seconds)
+        # Published, and the router has not said that it has them.
+        lost += client.at_risk
         text = f"stopped; {lost} message(s) lost" if lost else "stopped; all that had come is published"
         log_event(log, logging.WARNING if lost else logging.INFO, "stopped", text, lost=lost)

@@ -177,6 +177,13 @@ class BaseClient(ABC):
         return self.process.identity
 
     @property
+    def at_risk(self) -> int:
+        """Casts and events that the router may not have; of a client that was closed, those that may be lost."""
+        links = self._links
+        at_risk = links.process.connection.at_risk
+        return at_risk if links.event_link is None else at_risk + links.event_link.connection.at_risk
+
+    @property
     def closed(self) -> bool:
         """Whether :meth:`close` was called."""
         return self.process.connection.closed

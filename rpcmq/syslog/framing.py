@@ -91,8 +91,9 @@ class Framing:
 
     def _begin(self) -> bool:
         """Find out how long the next message is; return False if that has not come yet."""
-        while self._data and self._data[0] in _ENDS:
-            del self._data[0]
+        if self._data and self._data[0] in _ENDS:
+            # At once: somebody may send nothing else.
+            self._data = self._data.lstrip(_ENDS)
         if not self._data:
             return False
         if self._data[0] == ord("<"):

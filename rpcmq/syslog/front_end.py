@@ -154,6 +154,8 @@ class FrontEnd:
         try:
             while data := connection.recv(_RECEIVE_BYTES):
                 self._take(framing.feed(data), source)
+                # To read what is there already lets nobody else run.
+                gevent.sleep(0)
             last = framing.end()
             self._take([last] if last else [], source)
         except OutOfStep as error:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import shutil
 import signal
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from gevent import socket as gevent_socket
 from gevent import subprocess
 
 from rpcmq import Client
@@ -55,6 +57,31 @@ def test_what_logger_sends_is_heard(daemon: Daemon) -> None:
         front_end.process.send_signal(signal.SIGTERM)
         assert front_end.process.wait(SECONDS) == 0
         assert front_end.wait_for("stopped")["lost"] == 0
+
+
+@pytest.mark.fault
+def test_a_stop_says_how_many_events_no_router_has(tmp_path: Path) -> None:
+    with (
+        router() as away,
+        started("syslog", *FREE, "--drain-seconds", "1", env={"RPCMQ_ROUTER": away.url}) as front_end,
+    ):
+        host, port = front_end.wait_for("listening")["tcp"].split(":")
+        with Client(away.url) as client:
+            with gevent_socket.create_connection((host, int(port)), SECONDS) as stream:
+                heard: list[Any] = []
+                client.subscribe("syslog.#", lambda ctx, topic, payload: heard.append(payload))
+                message = b"<165>1 - node-3 app - - - text"
+                stream.sendall(b"%d %s" % (len(message), message))
+                eventually(lambda: len(heard) == 1)
+                away.process.kill()
+                away.process.wait(SECONDS)
+                stream.sendall(b"%d %s" % (len(message), message) * 5)
+                stream.shutdown(socket.SHUT_WR)
+                assert stream.recv(1) == b""  # all were read
+            front_end.process.send_signal(signal.SIGTERM)
+            assert front_end.process.wait(SECONDS) == 0
+            assert front_end.wait_for("stopped")["lost"] == 5
+            client.close(0.0)
 
 
 def test_twenty_lines_of_configuration_are_enough(daemon: Daemon, tmp_path: Path) -> None:

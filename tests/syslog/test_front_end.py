@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -119,6 +120,33 @@ def test_a_connection_that_is_out_of_step_is_closed_and_others_go_on(start: Star
         good.sendall(counted(line("after")))
         eventually(lambda: len(heard) == 2)
     assert front_end.statistics()["tcp"]["out_of_step"] == 1
+
+
+@pytest.mark.fault
+@pytest.mark.parametrize("flood", [b"\n" * 65536, b"x" * 65536], ids=["line ends", "a message without end"])
+def test_a_connection_that_never_pauses_keeps_no_other_from_its_turn(
+    start: Start, heard: list[Any], flood: bytes
+) -> None:
+    front_end = start()
+    is_over = threading.Event()
+
+    def send() -> None:
+        with socket.create_connection(front_end.addresses["tcp"], 10) as stream:
+            stream.sendall(b"9999999999 " if flood[0] == ord("x") else b"")
+            while not is_over.is_set():
+                stream.sendall(flood)
+
+    threads = [threading.Thread(target=send, daemon=True) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    try:
+        eventually(lambda: front_end.statistics()["tcp"]["open"] == 2)
+        with connected(front_end) as stream:
+            stream.sendall(counted(line("heard all the same")))
+            eventually(lambda: [payload["text"] for _, payload in heard] == ["heard all the same"])
+    finally:
+        is_over.set()
+        eventually(lambda: not any(thread.is_alive() for thread in threads))
 
 
 def test_a_silent_connection_is_closed(start: Start) -> None:
