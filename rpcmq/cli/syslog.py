@@ -97,5 +97,9 @@ def syslog_command(
         client.close(linger_seconds=drain_seconds)
         # Published, and the router has not said that it has them.
         lost += client.at_risk
-        text = f"stopped; {lost} message(s) lost" if lost else "stopped; all that had come is published"
+        text = (
+            f"stopped; {lost} message(s) lost, or not acknowledged by the router"
+            if lost
+            else "stopped; all that had come is published"
+        )
         log_event(log, logging.WARNING if lost else logging.INFO, "stopped", text, lost=lost)

@@ -65,10 +65,10 @@ class Connection:
     """
 
     __slots__ = (
-        "__weakref__", "_dialed", "_dialer", "_engines", "_failures", "_gone", "_left_behind", "_linger_seconds",
-        "_loop", "_on_closed", "_reconnector", "_sends", "abandoned", "ended", "flush", "schedule", "send_now",
-        "send_soon", "send_with", "shell", "status", "uplink", "wake",
-    )  # fmt: skip  # fmt: skip
+        "__weakref__", "_dialed", "_dialer", "_engines", "_failures", "_gone", "_linger_seconds", "_loop",
+        "_on_closed", "_reconnector", "_sends", "abandoned", "ended", "flush", "schedule", "send_now", "send_soon",
+        "send_with", "shell", "status", "uplink", "wake",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -87,8 +87,6 @@ class Connection:
         self.shell = shell
         self.uplink = uplink
         self.abandoned = self.ended = False
-        #: Casts and events that the router had not acknowledged when this was closed; None: it is not.
-        self._left_behind: int | None = None
         self._on_closed: Callable[[], object] = lambda: None
         self._linger_seconds = linger_seconds
         self._sends = sends
@@ -209,8 +207,8 @@ class Connection:
 
     @property
     def at_risk(self) -> int:
-        """Casts and events that the router may not have; once it is closed, those that may be lost."""
-        return self._engines.casts_at_risk if self._left_behind is None else self._left_behind
+        """Casts and events that the router may not have; once this is closed, those that may be lost."""
+        return self._engines.casts_at_risk
 
     def close(self, linger_seconds: float | None = None) -> None:
         """Say goodbye and close.
@@ -236,8 +234,7 @@ class Connection:
 
     def _end(self, deadline: float) -> None:
         is_idle = self._dialer.phase is Phase.IDLE
-        self._left_behind = count = self._engines.casts_at_risk
-        if not is_idle and self.shell.can_wait and count:
+        if not is_idle and self.shell.can_wait and (count := self._engines.casts_at_risk):
             what = f"{count} {self._sends}{'s' * (count > 1)}"
             text = "closed before the router %s acknowledged %s, which may be lost; %s"
             log.error(text, self.url, what, self.condition)

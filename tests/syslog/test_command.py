@@ -80,7 +80,8 @@ def test_a_stop_says_how_many_events_no_router_has(tmp_path: Path) -> None:
                 assert stream.recv(1) == b""  # all were read
             front_end.process.send_signal(signal.SIGTERM)
             assert front_end.process.wait(SECONDS) == 0
-            assert front_end.wait_for("stopped")["lost"] == 5
+            # The first one the router had, and perhaps not acknowledged yet.
+            assert front_end.wait_for("stopped")["lost"] in (5, 6)
             client.close(0.0)
 
 
