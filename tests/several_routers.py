@@ -125,6 +125,8 @@ SKIPPED: Mapping[str, str] = {
         _FORMAT: (
             "test_router_call_refusals.py::test_a_call_goes_to_the_consumer_that_accepts_its_format",
             "test_router_call_refusals.py::test_a_call_whose_format_no_consumer_accepts",
+            "test_router_request_streams.py::test_a_consumer_that_does_not_know_them",
+            "test_router_request_streams.py::test_of_several_consumers_one_that_knows_them",
             "test_router_call_refusals.py::test_a_queued_call_is_refused_by_the_consumer_that_comes",
             "test_router_lost_consumers.py::test_an_idempotent_call_is_refused_if_nobody_else_accepts",
         ),

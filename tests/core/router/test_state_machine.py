@@ -21,12 +21,15 @@ from rpcmq.testing.checked_states import seen
 from rpcmq.testing.invariants import check_router
 from rpcmq.testing.network import Network, Process
 from rpcmq.wire import Flag, Kind, json_bytes
+from rpcmq.wire.stream_grant import grant_payload
 
 NAMES = st.sampled_from(("a", "b", "c"))
 TTL = st.sampled_from((None, 1, 20))
 CALL_FLAGS = st.sampled_from((0, Flag.IDEMPOTENT, Flag.MANDATORY, Flag.STREAM, Flag.NESTED))
 CAST_FLAGS = st.sampled_from((0, Flag.IDEMPOTENT, Flag.MANDATORY, Flag.CONFIRM, Flag.FANOUT, Flag.RESENT))
-FORMATS = st.sampled_from((1, 1, 1, 3))
+FORMATS = st.sampled_from((1, 1, 1, 3, 4))
+#: A process that takes requests with a stream.
+KNOWS: dict[str, Any] = {"accepts": ("json", "pickle", "request-streams")}
 
 
 class Conversation(RuleBasedStateMachine):
@@ -39,7 +42,7 @@ class Conversation(RuleBasedStateMachine):
             mailbox_max_seconds=20.0, unclaimed_seconds=10.0,
         )  # fmt: skip
         self.net = Network(settings, lost_seconds=20.0)
-        self.processes = {name: self.net.process(name, keeps=True) for name in "abc"}
+        self.processes = {name: self.net.process(name, keeps=True, **KNOWS) for name in "abc"}
         self.processes["a"].register("topic", credit=2, tag=0)
         self.calls: list[tuple[Process, Any]] = []
 
@@ -82,6 +85,25 @@ class Conversation(RuleBasedStateMachine):
                 )
                 if kind in (Kind.REPLY, Kind.FAULT):
                     process.inbox.remove(request)
+
+    @rule(
+        kind=st.sampled_from((Kind.REQUEST_GRANT, Kind.REQUEST_STOP, Kind.GIVE_BACK)),
+        items=st.sampled_from((0, 2, 2000)),
+    )
+    def ask_for_its_stream(self, kind: Kind, items: int) -> None:
+        payload = grant_payload(items, 100) if kind is Kind.REQUEST_GRANT else b""
+        for process in self.processes.values():
+            for request in [m for m in process.inbox if m.kind is Kind.REQUEST][:2]:
+                header = request.header
+                process.send(kind, payload, key=request.key, attempt=header.attempt, consumer=header.consumer)
+                if kind is Kind.GIVE_BACK:
+                    process.inbox.remove(request)
+
+    @precondition(lambda self: self.calls)
+    @rule(kind=st.sampled_from((Kind.REQUEST_ITEM, Kind.REQUEST_ITEM, Kind.REQUEST_END)), size=st.sampled_from((0, 60)))
+    def send_of_its_stream(self, kind: Kind, size: int) -> None:
+        process, call = self.calls[-1]
+        process.send(kind, bytes(size), key=call.key)
 
     @rule(outcome=st.sampled_from(Outcome))
     def settle(self, outcome: Outcome) -> None:
@@ -138,7 +160,7 @@ class Conversation(RuleBasedStateMachine):
         """A process stops; another one of its identity begins."""
         self.processes[name].resume()
         self.processes[name].stop()
-        self.processes[name] = self.net.process(name, keeps=True)
+        self.processes[name] = self.net.process(name, keeps=True, **KNOWS)
         self.processes[name].register("topic", credit=1, tag=0)
 
     # --- time, and the router ----------------------------------------------------------------
