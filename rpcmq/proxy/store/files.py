@@ -20,6 +20,8 @@ from rpcmq.proxy.store.purge_log import PurgeLog
 
 __all__ = ["FileStore"]
 
+#: Seconds for which a purge of one URL is remembered for responses that are on their way.
+_UNDER_WAY_SECONDS = 120.0
 #: Seconds after which the use of a file is written down again, and after which a body that nobody goes on with is
 #: removed.
 _TOUCH_SECONDS, _UNFINISHED_SECONDS = 60.0, 3600.0
@@ -142,19 +144,17 @@ class FileStore:
     def purge(self, purge: Purge) -> int | None:
         """Remove, or make stale, what ``purge`` is about: at once, though files may go later."""
         try:
-            is_sweep_due = self._log.add(purge)
+            is_log_long = self._log.add(purge)
+            if purge.kind is PurgeKind.URL:
+                count: int | None = self._purge_url(purge)
+            else:
+                count = None
+            if is_log_long:
+                self._shorten_log()
         except OSError:
             self._counters.failed += 1
             return None
-        if is_sweep_due:
-            for _ in self._sweep(0.0):
-                pass
-        if purge.kind is PurgeKind.URL:
-            # The look-up removes those that are purged.
-            paths = self._places(purge.value)
-            kept = self.find(purge.value)
-            return sum(entry.purged_at >= purge.at for entry in kept) if purge.soft else len(paths) - len(kept)
-        return None
+        return count
 
     def maintain(self, now: float) -> Iterator[None]:
         """Sweep the folder where that is due, and make room."""
@@ -165,8 +165,9 @@ class FileStore:
             with self._folder.maintained() as is_held:
                 if is_held:
                     self._evictor.make_room(self._folder.usage()[0])
-                    if now - self._folder.swept_at >= self._sweep_seconds or len(self._log.current()):
+                    if now - self._folder.swept_at >= self._sweep_seconds or self._has_unswept():
                         yield from self._sweep(now)
+                    self._forget_purges(now - _UNDER_WAY_SECONDS)
         except OSError:
             self._counters.failed += 1
         finally:
@@ -245,6 +246,31 @@ class FileStore:
             return True
         finally:
             os.close(descriptor)
+
+    def _purge_url(self, purge: Purge) -> int:
+        """Carry out a purge of one URL, which needs no sweep; return how many responses it was about."""
+        paths = self._folder.places(purge.value)
+        # The look-up removes those that are purged.
+        kept = [entry for entry in self.find(purge.value) if entry.purged_at >= purge.at]
+        for entry in kept:
+            self._replace_head(self._folder.place(entry.key, entry.variant), entry)
+        return len(kept) if purge.soft else len(paths) - len(self._folder.places(purge.value))
+
+    def _has_unswept(self) -> bool:
+        return any(purge.kind is not PurgeKind.URL for purge in self._log.current())
+
+    def _shorten_log(self) -> None:
+        if self._has_unswept():
+            for _ in self._sweep(0.0):
+                pass
+        else:
+            times = sorted(purge.at for purge in self._log.current())
+            self._forget_purges(times[len(times) // 2])
+
+    def _forget_purges(self, before: float) -> None:
+        """Forget the purges of single URLs, which are done, but for responses that were asked for before them."""
+        old = [purge for purge in self._log.current() if purge.kind is PurgeKind.URL and purge.at <= before]
+        self._log.forget(old, self._folder.beside(self._folder.purges))
 
     def _places(self, key: str) -> list[Path]:
         try:

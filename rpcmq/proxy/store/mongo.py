@@ -175,7 +175,13 @@ class MongoStore:
         """Whether a purge came since the request of ``entry`` was sent; if so, it is removed again."""
         # Of longer ago the server has forgotten the purges.
         if time.time() - entry.requested_at <= PURGE_SECONDS:
-            since = self._server.purges.find({"at": {"$gte": entry.requested_at}}, {"_id": False, "made": False})
+            about = [
+                {"kind": PurgeKind.URL.value, "value": entry.key},
+                {"kind": PurgeKind.TAG.value, "value": {"$in": list(entry.tags)}},
+                {"kind": {"$in": [PurgeKind.ALL.value, PurgeKind.PREFIX.value]}},
+            ]
+            wanted = {"at": {"$gte": entry.requested_at}, "$or": about}
+            since = self._server.purges.find(wanted, {"_id": False, "made": False})
             if not any(_is_about(document, entry) for document in since):
                 return False
         self._remove({"_id": _id(entry), "body_id": entry.body_id})

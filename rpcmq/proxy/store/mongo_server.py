@@ -16,7 +16,7 @@ from rpcmq.proxy.store.counters import Counters
 
 __all__ = ["PURGE_SECONDS", "MongoServer", "ServerFailed"]
 
-PURGE_SECONDS = 3600
+PURGE_SECONDS = 600
 """Seconds for which a purge counts for responses that are on their way; a response that takes longer is not stored."""
 
 #: Seconds for which a server that has failed is left alone: the first time, and at most.
@@ -125,7 +125,9 @@ class MongoServer:
                 IndexModel([("expires", ASCENDING)], expireAfterSeconds=0),
             ]
         )
-        self.purges.create_indexes([IndexModel([("made", ASCENDING)], expireAfterSeconds=2 * PURGE_SECONDS)])
+        self.purges.create_indexes(
+            [IndexModel([("at", ASCENDING)]), IndexModel([("made", ASCENDING)], expireAfterSeconds=2 * PURGE_SECONDS)]
+        )
         self._has_indexes = True
 
 

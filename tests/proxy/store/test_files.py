@@ -263,6 +263,34 @@ def test_many_purges_are_swept_and_forgotten(tmp_path: Path) -> None:
     assert len(PurgeLog(tmp_path / "purges").current()) < 4096 and (tmp_path / "purges").stat().st_size < 1 << 20
 
 
+def test_purges_of_single_urls_need_no_sweep_and_are_forgotten(tmp_path: Path) -> None:
+    """Each request that changes something is one: they must neither pile up nor have all heads read again and again."""
+    store = FileStore(tmp_path, ROOM)
+    kept = put(store, entry("/kept"), b"1")
+    assert kept is not None
+    maintain(store, kept.requested_at)
+    for number in range(5000):
+        store.purge(Purge(PurgeKind.URL, f"https://example.com/{number}", kept.requested_at + number))
+    assert (tmp_path / "purges").stat().st_size < 1 << 20
+    assert maintain(store, kept.requested_at + 3000) == 0, "no sweep"
+    assert list(store.find(kept.key)) == [kept]
+    maintain(store, kept.requested_at + 5000 + 200)
+    assert len(PurgeLog(tmp_path / "purges").current()) == 0
+    assert put(store, entry(at=kept.requested_at + 4990), b"2") is None, "it was asked for before the last purge"
+    assert put(store, entry(at=kept.requested_at + 5001), b"2") is not None
+
+
+@pytest.mark.parametrize("soft", [True, False])
+def test_a_purge_of_one_url_is_done_when_it_returns(tmp_path: Path, soft: bool) -> None:
+    store = FileStore(tmp_path, ROOM)
+    stored = put(store, entry(), b"1")
+    assert stored is not None and store.purge(Purge(PurgeKind.URL, KEY, stored.requested_at, soft)) == 1
+    (tmp_path / "purges").unlink()
+    again = FileStore(tmp_path, ROOM)
+    assert [each.purged_at for each in again.find(KEY)] == ([stored.requested_at] if soft else [])
+    again.close()
+
+
 def test_a_purge_that_was_half_written_is_passed_over(tmp_path: Path) -> None:
     store = FileStore(tmp_path, ROOM)
     put(store, entry(), b"1")
