@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import socket
 import ssl
 import sys
 import urllib.error
@@ -18,6 +19,7 @@ from typing import Any
 import gevent
 import pytest
 from gevent import subprocess
+from gevent.subprocess import DEVNULL
 
 from rpcmq.testing import eventually
 from tests.proxy.certificates import make_certificate
@@ -159,6 +161,42 @@ def test_processes_end_with_the_command(tmp_path: Path, free_port: int) -> None:
         children = children_of(process.pid)
         process.kill()
         eventually(lambda: not any(Path(f"/proc/{child}").exists() for child in children), SECONDS)
+
+
+def test_keys_need_the_rights_that_the_page_says(tmp_path: Path, free_port: int) -> None:
+    page = (Path(__file__).parents[2] / "docs/proxy.md").read_text()
+    rights = dict(re.findall(r"rpcmq keys add (front|fetch) --allow '(\S+)'", page))
+    assert set(rights) == {"front", "fetch"}
+    keys = str(tmp_path / "keys")
+    rpcmq = [sys.executable, "-m", "rpcmq"]
+    subprocess.run([*rpcmq, "init", keys], check=True, capture_output=True, timeout=SECONDS)
+    for name, right in rights.items():
+        add = [*rpcmq, "keys", "add", name, "--keys", keys, "--allow", right]
+        subprocess.run(add, check=True, capture_output=True, timeout=SECONDS)
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        url = f"tcp://127.0.0.1:{found.getsockname()[1]}"
+    origin = Origin(lambda exchange: saying(b"hello %d" % sum(map(len, exchange.body())))(exchange))
+    origin.start()
+    path = tmp_path / "proxy.toml"
+    path.write_text(
+        f'[front]\nhttps = ""\nadmin = ""\nhttp = "127.0.0.1:{free_port}"\n'
+        f'[[sites]]\nnames = ["*"]\norigins = ["http://127.0.0.1:{origin.port}"]\n'
+    )
+    common = ["--config", str(path), "--router", url]
+    router = subprocess.Popen([*rpcmq, "router", "--config", f"{keys}/router.toml", "--listen", url], stderr=DEVNULL)
+    try:
+        with (
+            running(*common, "--role", "fetch", "--key-file", f"{keys}/fetch.key", stderr=tmp_path / "fetch"),
+            running(*common, "--role", "front", "--key-file", f"{keys}/front.key", stderr=tmp_path / "front"),
+        ):
+            eventually(lambda: is_served(f"http://127.0.0.1:{free_port}/a"), SECONDS)
+            assert "; hit" in fetched(f"http://127.0.0.1:{free_port}/a")[1]
+            assert fetched(f"http://127.0.0.1:{free_port}/a", method="POST")[0] == 200
+        assert "denied" not in (tmp_path / "front").read_text().lower()
+    finally:
+        router.terminate()
+        router.wait(timeout=SECONDS)
+        origin.stop()
 
 
 def children_of(pid: int) -> list[int]:
