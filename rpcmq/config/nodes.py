@@ -13,6 +13,7 @@ __all__ = ["NODE_TABLES", "NodeTable"]
 
 _NAME = re.compile("[a-z][a-z0-9-]{0,31}")
 _NAME_EXPECTED = "a name of lower-case letters, digits and '-', of at most 32 characters"
+_TAKEN = ("mesh", "node")
 #: Members of a table beside its name and the settings of its type: name -> the values that it accepts.
 _BOUNDS = {"max_bytes": size(64 * KIB), "max_seconds": seconds(0.001, 10.0)}
 
@@ -52,6 +53,8 @@ def _table(number: int, table: object) -> NodeTable:
             if not isinstance(value, str) or not _NAME.fullmatch(value):
                 raise WrongValue(f"{where}.{name}", value, _NAME_EXPECTED)
     values.setdefault("name", values["type"])
+    if values["name"] in _TAKEN:
+        raise WrongValue(f"{where}.name", values["name"], "another name: the router's own controls have this one")
     for name, kind in _BOUNDS.items():
         if name in given:
             value = given.pop(name)

@@ -12,6 +12,8 @@ from math import inf, isnan
 from traceback import format_exception
 from typing import Any, TypeVar, cast
 
+from greenlet import GreenletExit
+
 from rpcmq.core.common.text import shorten
 from rpcmq.core.router.actions import LogEvent
 from rpcmq.core.router.model import Link
@@ -42,6 +44,8 @@ _LEAST_PAUSE, _MEASURE_PAUSE = 0.005, 0.002
 _LEAST_BYTES, _MEASURE_SECONDS = 256 << 10, 10.0
 _MESSAGE_OVERHEAD = 600
 _MAX_TRACEBACK = 4_000
+#: Exceptions by which others end the router's thread, in whatever it does.
+_NOT_OF_NODES = (KeyboardInterrupt, GreenletExit)
 
 
 class _Broken(Exception):
@@ -139,8 +143,10 @@ class PlugIn(NodeType):
                 return show(error)
             finally:
                 steps.end()
-        except (Exception, Overrun, SystemExit) as other:
+        except BaseException as other:
             steps.end()
+            if isinstance(other, _NOT_OF_NODES):
+                raise
             return f"(its text cannot be had: {type(other).__name__})"
 
     def _let_go(self, now: float, why: str) -> None:
@@ -157,12 +163,15 @@ class PlugIn(NodeType):
 
     # --- steps -------------------------------------------------------------------------------
 
-    def _step(self, now: float, step: Callable[..., T], *args: Any) -> T:
+    def _step(self, now: float, step: Callable[..., T], *args: Any, is_asked: bool = False) -> T:
         """Have the node do something.
 
+        Args:
+            is_asked: whether it is about a message, whose sender may be at fault.
+
         Raises:
-            ProtocolError: the message that it was about is wrong.
-            _Broken: it was taken out.
+            ProtocolError: the message is wrong.
+            _Broken: the node was taken out.
         """
         steps = self._steps
         steps.begin(self.plan.max_seconds)
@@ -173,10 +182,13 @@ class PlugIn(NodeType):
                 return step(*args)
             finally:
                 used = steps.end()
-        except ProtocolError:
-            raise
-        except (Exception, Overrun, SystemExit) as error:
+        except BaseException as error:
             used = steps.end()
+            if isinstance(error, _NOT_OF_NODES):
+                raise
+            if is_asked and isinstance(error, ProtocolError):
+                # Not as it is: its text is made of code of the node, and its reason is a name in a table of the router.
+                raise ProtocolError(self._text_of(str, error), f"node {self.plan.name}") from None
             self._fail(now, error)
             raise _Broken from None
         finally:
@@ -187,10 +199,7 @@ class PlugIn(NodeType):
     def _tell(self, now: float, step: Callable[..., object], *args: Any) -> None:
         """Do as :meth:`_step` where nobody is at fault but the node; and ask for its deadline."""
         try:
-            try:
-                self._step(now, step, *args)
-            except ProtocolError as error:
-                self._fail(now, error)
+            self._step(now, step, *args)
             self._ask_deadline(now)
         except _Broken:
             pass  # the log says why
@@ -247,7 +256,7 @@ class PlugIn(NodeType):
             return
         self._handed_bytes += size_of(message) + _MESSAGE_OVERHEAD
         try:
-            self._step(now, node.take, now, ask)
+            self._step(now, node.take, now, ask, is_asked=True)
             self._ask_deadline(now)
         except ProtocolError:
             ask.drop()  # the router answers with it
@@ -263,7 +272,7 @@ class PlugIn(NodeType):
         arguments.pop("what", None)
         self._handed_bytes += size_of(message)
         try:
-            answer = self._step(now, answer_of, node, now, name, self._peer(link), arguments)
+            answer = self._step(now, answer_of, node, now, name, self._peer(link), arguments, is_asked=True)
             self._ask_deadline(now)
             return answer
         except _Broken:
@@ -287,8 +296,6 @@ class PlugIn(NodeType):
                     del done[MAX_ROWS:]
                     break
                 yield
-        except ProtocolError as error:
-            self._fail(now, error)
         except _Broken:
             pass  # `out` says it
         view["out"] = self.out
@@ -322,8 +329,6 @@ class PlugIn(NodeType):
             return {}
         try:
             return self._step(now, numbers_of, node)
-        except ProtocolError as error:
-            self._fail(now, error)
         except _Broken:
             pass  # `why` says it
         return {}

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from math import nan
 from typing import Any, ClassVar
 
-from rpcmq.nodes import Ask, Context, Node, Peer
+from rpcmq.nodes import Ask, Context, Node, Peer, ProtocolError
 
 KIND = 0x90
 
@@ -35,6 +35,7 @@ class RaisesIn(Obedient):
     """Raises in one of its methods, once it was made."""
 
     where = ""
+    error: type[BaseException] = RuntimeError
 
     def __init__(self, context: Context, settings: Any) -> None:
         super().__init__(context, settings)
@@ -42,7 +43,7 @@ class RaisesIn(Obedient):
 
     def _raise(self, where: str) -> None:
         if where == self.where:
-            raise RuntimeError(f"on purpose in {where}")
+            raise self.error(f"on purpose in {where}")
 
     def take(self, now: float, ask: Ask) -> None:
         self._raise("take")
@@ -95,6 +96,16 @@ class Unspeakable(Exception):
 class RaisesTheUnspeakable(Obedient):
     def take(self, now: float, ask: Ask) -> None:
         raise Unspeakable
+
+
+class UnspeakableRefusal(ProtocolError):
+    def __str__(self) -> str:
+        raise ValueError("no text either")
+
+
+class RefusesWithoutWords(Obedient):
+    def take(self, now: float, ask: Ask) -> None:
+        raise UnspeakableRefusal("x", "y" * 10_000)
 
 
 class Loops(Obedient):

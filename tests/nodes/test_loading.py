@@ -136,6 +136,7 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
         ({"type": "tap", "max_bytes": 3}, "node[0].max_bytes = 3: expected bytes >= 65536"),
         ({"type": "tap", "max_seconds": 0}, "node[0].max_seconds = 0: expected seconds from 0.001 to 10"),
         (3, "node[0] = 3: expected a table [[node]]"),
+        ({"type": "tap", "name": "mesh"}, "node[0].name = 'mesh': expected another name: the router's own controls"),
     ],
 )
 def test_tables_are_checked_before_any_code_is_loaded(given: Any, expected: str) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from asyncio import CancelledError
 from math import inf, nan
 from typing import Any
 
 import pytest
 
 from rpcmq.core.router.router import Router
-from rpcmq.errors import Outcome
+from rpcmq.errors import Outcome, ProtocolError
 from rpcmq.nodes import Node
 from rpcmq.nodes.open_asks import MAX_OF_LINK
 from rpcmq.nodes.plan import Plan
@@ -105,6 +106,30 @@ def test_an_exception_takes_the_node_out_and_nothing_else(where: str, monkeypatc
     assert_is_out(net, api, f"RuntimeError: on purpose in {where}")
 
 
+@pytest.mark.parametrize("error", [ProtocolError, GeneratorExit, StopIteration, SystemExit, CancelledError])
+@pytest.mark.parametrize(
+    "where", ["__init__", "view", "metrics", "tick", "ask_ended", "next_deadline", "peer_ended", "close"]
+)
+def test_other_exceptions_take_it_out_as_well(
+    where: str, error: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hostile.RaisesIn, "error", error)
+    monkeypatch.setattr(hostile.RaisesIn, "where", where if where == "__init__" else "")
+    net, api = network(hostile.RaisesIn)
+    other = net.process("other")
+    asked(other)
+    asked(api, ttl=100)
+    monkeypatch.setattr(hostile.RaisesIn, "where", where)
+    other.stop()
+    net.advance(3.0)
+    api.query("raisesin.rows")
+    api.query("nodes")
+    net.router.nodes[-2].close(net.now)
+    if where == "view" and error in (StopIteration, GeneratorExit):
+        return  # within a generator that is its end
+    assert_is_out(net, api, "on purpose in" if error is not SystemExit else "SystemExit")
+
+
 def test_an_exception_while_it_is_made_leaves_a_router_that_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hostile.RaisesIn, "where", "__init__")
     net, api = network(hostile.RaisesIn)
@@ -139,6 +164,14 @@ def test_other_ways_to_fail(node: type[Node], why: str) -> None:
     net, api = network(node)
     asked(api)
     assert_is_out(net, api, why)
+
+
+def test_a_refusal_whose_text_cannot_be_had_costs_its_sender_only_that_message() -> None:
+    net, api = network(hostile.RefusesWithoutWords)
+    assert "its text cannot be had" in told(asked(api))
+    assert net.link(api).counters["refused node refuseswithoutwords"] == 1
+    assert not plug_in_of(net.router, "refuseswithoutwords").out
+    assert_calls_go_on(net, api)
 
 
 @pytest.mark.parametrize("value", [nan, "soon", None, True, [1]])
