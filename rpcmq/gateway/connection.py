@@ -136,7 +136,7 @@ class Connection:
             return
         self._is_aborted = True
         self.end_kind, self._end_reason = kind, reason
-        if self._reader is not gevent.getcurrent():
+        if self._reader is not None and self._reader is not gevent.getcurrent():
             self._reader.kill(block=False)
 
     def tick(self, now: float) -> None:

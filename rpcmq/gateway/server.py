@@ -291,7 +291,7 @@ class Gateway:
             token = self._tokens.by_secret(secret)
             if token is None:
                 # It may have been added a moment ago.
-                self._refresh_tokens()
+                self._read_tokens()
                 token = self._tokens.by_secret(secret)
             problem = "the token is unknown" if token is None else self._problem_of(token, peer)
             if token is None or problem:
@@ -321,9 +321,12 @@ class Gateway:
             bucket = self._buckets[token.name] = TokenBucket(rate, monotonic())
         return bucket
 
-    def _refresh_tokens(self) -> None:
+    def _read_tokens(self) -> None:
         if problem := self._tokens.refresh():
             self._plain_log.warning("tokens stay as they were: %s", problem)
+
+    def _refresh_tokens(self) -> None:
+        self._read_tokens()
         wall = time()
         for connection in list(self._connections):
             had = connection.token
