@@ -63,11 +63,6 @@ class SharedConnection:
         client = self._client
         return self._begin() if client is None or client.was_closed else client
 
-    @property
-    def is_released(self) -> bool:
-        """Whether it is not in use: it was not yet, or is no more."""
-        return self._client is None
-
     def connect(self, seconds: float) -> None:
         """Wait for the first connection of this process; once there was one, do nothing.
 

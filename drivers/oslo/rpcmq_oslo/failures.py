@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Any
 
-from oslo_messaging import (
-    InvalidTarget,
-    MessageDeliveryFailure,
-    MessagingException,
-    MessagingTimeout,
-    RemoteError,
-)
+from oslo_messaging import MessageDeliveryFailure, MessagingException, MessagingTimeout, RemoteError
 from oslo_messaging._drivers.base import TransportDriverError
 from oslo_messaging._drivers.common import deserialize_remote_exception, serialize_remote_exception
 
-from rpcmq.errors import AccessDenied, CallTimeout, LinkLost, PayloadError, RouterUnreachable, RpcError, UsageError
+from rpcmq.errors import AccessDenied, CallTimeout, LinkLost, PayloadError, RouterUnreachable, RpcError
 
 __all__ = ["ExcInfo", "MessageNotEncodable", "RefusedByRouter", "failure_of", "oslo_error", "text_of_failure"]
 
@@ -30,13 +23,11 @@ class RefusedByRouter(TransportDriverError):
     """The router refuses this process: its key, or a right that the key lacks."""
 
 
-def oslo_error(error: RpcError, target: Any, shown: str, was_closed: bool = False) -> Exception:
+def oslo_error(error: RpcError, shown: str) -> Exception:
     """Return the exception that tells a caller of oslo.messaging of ``error``, with its reason; to be raised from it.
 
     Args:
-        target: where the message was to go.
         shown: the message, as it is named in the exception's text.
-        was_closed: whether the connection was closed meanwhile.
     """
     text = f"{shown}: {error}"
     told: Exception
@@ -47,8 +38,6 @@ def oslo_error(error: RpcError, target: Any, shown: str, was_closed: bool = Fals
             told = RefusedByRouter(text)
         case PayloadError():
             told = MessageNotEncodable(text)
-        case UsageError() if not was_closed:
-            told = InvalidTarget(text, target)
         case _:
             told = MessageDeliveryFailure(text)
     return told

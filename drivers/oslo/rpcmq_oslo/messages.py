@@ -24,18 +24,22 @@ def request(message: Mapping[str, Any]) -> LegacyMessage:
     Operators see it under the name of its method, or of the event that it notifies of.
     """
     name = message.get("method") or message.get("event_type")
-    if not isinstance(name, str) or not 0 < len(name.encode(errors="replace")) <= _MOST_BYTES:
-        name = "message"
-    return LegacyMessage({"method": name, _MESSAGE: message})
+    # JSON carries halves of surrogate pairs, and UTF-8 does not.
+    shown = name.encode(errors="replace") if isinstance(name, str) else b""
+    if not 0 < len(shown) <= _MOST_BYTES:
+        shown = b"message"
+    return LegacyMessage({"method": shown.decode(), _MESSAGE: message})
 
 
 def context_and_message(body: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return context and message of a received payload.
+    """Return context and message of a received payload; a sender that has no context (None) has sent an empty one.
 
     Raises:
         ValueError: it is not of the form that :func:`request` gives.
     """
     context, message = body.get("context"), body.get(_MESSAGE)
+    if context is None:
+        context = {}
     if not isinstance(message, dict) or not isinstance(context, dict):
         raise ValueError("no message of oslo.messaging: its sender does not use this driver")
     return context, message

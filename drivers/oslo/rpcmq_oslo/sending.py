@@ -166,7 +166,7 @@ class Sending:
             except NoConsumer as error:
                 if outgoing.at_least_once:
                     raise _undeliverable(outgoing, error) from error
-                raise oslo_error(error, outgoing.target, str(outgoing)) from error
+                raise oslo_error(error, str(outgoing)) from error
             except Overloaded as error:
                 tried += 1
                 pause = min(_ATTEMPT, float(error.details.get("retry_after", 0.1)))
@@ -177,8 +177,7 @@ class Sending:
                     raise MessagingTimeout(f"{outgoing}: {error}") from error
                 time.sleep(pause)
             except RpcError as error:
-                was_closed = self._connection.is_released
-                raise oslo_error(error, outgoing.target, str(outgoing), was_closed) from error
+                raise oslo_error(error, str(outgoing)) from error
         raise MessagingTimeout(f"{outgoing}: {reason}")
 
     def _connect(self, outgoing: Outgoing, deadline: float) -> None:

@@ -24,15 +24,20 @@ CALLERS, MOST = 4, 1_000_000
 
 
 class Drill:
-    """The service, its load and the faults of both."""
+    """The service, its load and the faults of both.
 
-    def __init__(self, kind: str, folder: Path, router: Router) -> None:
+    Args:
+        service: the program: "workers" forks and replaces them itself, "launched" has oslo.service do it.
+    """
+
+    def __init__(self, kind: str, folder: Path, router: Router, service: str) -> None:
         self.router = router
+        self.tells_of_killed = service == "workers"
         self.journal = folder / "journal"
         self.journal.touch()
         self.killed: set[int] = set()
         self.faults = 0
-        self.service = program("workers", kind, router.url, str(self.journal), PYTHONWARNINGS="ignore")
+        self.service = program(service, kind, router.url, str(self.journal), PYTHONWARNINGS="ignore")
         self.workers = [self.next_worker() for _ in range(WORKERS)]
         self.load = program("load", kind, router.url, PYTHONWARNINGS="ignore")
         self.load.expect("^loading$")
@@ -51,8 +56,9 @@ class Drill:
             self.killed.add(pid)
         self.faults += 1
         os.kill(pid, by)
-        code = self.service.expect(rf"^ended {pid} (-?\d+)$")[1]
-        assert code == ("-9" if by == signal.SIGKILL else "0")
+        if by == signal.SIGTERM or self.tells_of_killed:
+            code = self.service.expect(rf"^ended {pid} (-?\d+)$")[1]
+            assert code == ("-9" if by == signal.SIGKILL else "0")
         self.workers.append(self.next_worker())
 
     def kill_router(self) -> None:
@@ -107,9 +113,9 @@ class Drill:
                 os.kill(pid, signal.SIGKILL)
 
 
-def drill(kind: str, folder: Path, faults: list[str]) -> None:
+def drill(kind: str, folder: Path, faults: list[str], service: str = "workers") -> None:
     with Router() as router:
-        drill = Drill(kind, folder, router)
+        drill = Drill(kind, folder, router, service)
         try:
             for fault in faults:
                 drill.await_progress()
@@ -126,6 +132,11 @@ def drill(kind: str, folder: Path, faults: list[str]) -> None:
 @KINDS
 def test_workers_and_the_router_are_killed(kind: str, tmp_path: Path) -> None:
     drill(kind, tmp_path, ["kill", "router", "term"])
+
+
+@pytest.mark.parametrize("kind", ["native", "eventlet"])
+def test_workers_that_oslo_service_launches_and_the_router_are_killed(kind: str, tmp_path: Path) -> None:
+    drill(kind, tmp_path, ["kill", "router", "term"], "launched")
 
 
 @pytest.mark.long
