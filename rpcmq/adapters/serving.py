@@ -27,6 +27,8 @@ __all__ = ["KEPT", "IncomingMessage", "MessageConsumer", "is_serving"]
 KEPT: Any = object()
 #: Longest wait until all that was delivered has reached the handler, and pause between two looks (seconds).
 _GIVEN_WITHIN, _LOOK_AGAIN = 2.0, 0.005
+#: Longest pause between two looks for a router that is away (seconds).
+_LONGEST_PAUSE = 0.25
 #: Messages that have ended and are remembered before they are forgotten.
 _MOST_ENDED = 256
 #: Signs of life in the time after which a caller gives up without one.
@@ -54,7 +56,9 @@ class IncomingMessage(Request):
         self.items_sent = 0
         #: Answered once the message has ended; of use to the consumer where the handler has kept it.
         self.kept: Kept[Any] = Kept()
-        self._is_let_go = self._is_aside = self._occupies = False
+        self._is_let_go = self._occupies = False
+        #: Also where its session is over already, and others may have it.
+        self._is_aside = task.registration.sets_aside and not task.is_call and not self._is_fanout
 
     @property
     def home(self) -> Home:
@@ -114,9 +118,10 @@ class IncomingMessage(Request):
         Returns:
             Whether it still was this process's, which it is not if its router has taken this process for lost since,
             or is gone, and another one may be given it. A copy of a fanout is for nobody else. Always False for calls,
-            of which nothing is changed.
+            of which nothing is changed. Of one that is set aside this is not known while there is no connection, or
+            the router is silent: then this waits, until the consumer leaves.
         """
-        if self.is_call:
+        if self.is_call or (self._is_aside and not self._is_certain()):
             return False
         is_ours = self._task.is_wanted or self._is_fanout or (self._is_aside and not self._is_for_others)
         if runs_on and is_ours and not self._is_let_go:
@@ -124,6 +129,22 @@ class IncomingMessage(Request):
             self._consumer.process.tasks.occupy(self._task.registration, 1)
         self._let_go()
         return is_ours
+
+    def _is_certain(self) -> bool:
+        """Wait until it is known whether the router still counts on this process; False: that has not come."""
+        consumer = self._consumer
+        uplink, ready = consumer.process.uplink, consumer.process.connection.status.ready
+        while not self._is_for_others:
+            is_ready = uplink.ready
+            if is_ready and not self._task.registration.is_lapsed and not uplink.silent_seconds(monotonic()):
+                return True
+            if consumer.stopping:
+                return False
+            if is_ready:
+                self.shell.sleep(_LONGEST_PAUSE)
+            else:
+                ready.wait(_LONGEST_PAUSE)
+        return True
 
     def ran(self) -> None:
         """A cast that was settled with ``runs_on`` runs no more: the router may give the consumer another message."""
@@ -287,13 +308,12 @@ class MessageConsumer:
         is_prompt: Callable[[], bool] | None = None,
     ) -> None:
         self._handle = handle
-        self._begun_when_settled = begun_when_settled
         #: Tasks that the handler was called with; those that have ended are forgotten now and then.
         self._given: set[Task] = set()
         self._most_given = concurrency + _MOST_ENDED
         self._consumer = client.home.run(
             new_consumer, client, address, self._invoke, concurrency=concurrency, group=group, direct=direct,
-            beats=beats, is_prompt=is_prompt,
+            beats=beats, sets_aside=begun_when_settled, is_prompt=is_prompt,
         )  # fmt: skip
         self.shell = self._consumer.shell
 
@@ -342,8 +362,6 @@ class MessageConsumer:
 
     def _invoke(self, task: Task, body: dict[str, Any]) -> Any:
         message = IncomingMessage(self._consumer.at(task), task, body)
-        if self._begun_when_settled and not task.is_call:
-            message.set_aside()
         self._given.add(task)
         if len(self._given) > self._most_given:
             self._given = {each for each in self._given if not each.has_ended}

@@ -18,7 +18,7 @@ from rpcmq.client.router_links import ServingLink
 from rpcmq.client.stream_answers import StreamAnswers, streams
 from rpcmq.client.task_answers import TaskAnswers, is_done
 from rpcmq.core.process.call import Call
-from rpcmq.core.process.task import Registration, Task
+from rpcmq.core.process.task import Registration, Task, free_tag
 from rpcmq.core.process.task_states import TaskState
 from rpcmq.errors import Outcome, UsageError
 from rpcmq.payload import Format
@@ -60,6 +60,7 @@ class Consumer:
         group: consume a group of the topic: it gets a copy of each message, for one of its consumers.
         direct: also listen for direct calls, which do not pass the router.
         beats: send signs of life to callers that ask for them, while the process lives.
+        sets_aside: casts are set aside when they are delivered: others may be given them until they are settled.
         new_workers: makes the workers that run tasks, which may wait for a worker; default: workers of its own.
 
     Raises:
@@ -76,6 +77,7 @@ class Consumer:
         group: str = "",
         direct: bool = False,
         beats: bool = True,
+        sets_aside: bool = False,
         new_workers: NewWorkers | None = None,
     ) -> None:
         if not 1 <= concurrency <= 65535:
@@ -85,16 +87,13 @@ class Consumer:
         self.address = address
         address.encode()
         self._invoke = invoke
-        self._concurrency = concurrency
-        self._group = group
-        self._direct = direct
-        self._beats = beats
+        self._concurrency, self._group, self._direct = concurrency, group, direct
+        self._beats, self._sets_aside = beats, sets_aside
         self._workers = self._new_workers(concurrency) if new_workers is None else new_workers(self._run_if_awaited)
         self._outside = shell.outside
         self._registration: Registration | None = None
-        self._stopping = False
-        #: Whether the router has confirmed that it delivers no more.
-        self._left = False
+        #: Whether it takes no more, and whether the router has confirmed that it delivers no more.
+        self.stopping = self._left = False
         #: Whether the router has been silent since it was asked to deliver no more.
         self.unanswered = False
         self._idle = shell.event()
@@ -138,10 +137,11 @@ class Consumer:
         deadline = monotonic() + timeout
         process.connection.wait_ready(timeout)
         peer_url = process.direct.listen() if self._direct else ""
-        tag = process.tasks.allocate_tag()
+        tag = free_tag(process.tasks.registrations)
         registration = Registration(
-            tag, self.address, self._concurrency, peer_url, self._workers.start, self._group, self._not_begun
-        )
+            tag, self.address, self._concurrency, peer_url, self._workers.start, self._group, self._not_begun,
+            self._sets_aside,
+        )  # fmt: skip
         self._registration = registration
         try:
             left = max(0.001, deadline - monotonic())
@@ -160,7 +160,7 @@ class Consumer:
         if not registration.running:
             self._link.process.tasks.remove(registration)
         self._registration = None
-        self._stopping = self._left = False
+        self.stopping = self._left = False
 
     def stop(self, timeout: float) -> bool:
         """Stop deliveries, and let running tasks finish.
@@ -191,9 +191,9 @@ class Consumer:
             timeout: seconds to wait for the router to know, a few at most.
         """
         process, registration = self._link.process, self._registration
-        if self._stopping or registration is None:
+        if self.stopping or registration is None:
             return
-        self._stopping = True
+        self.stopping = True
         if process.connection.connected:
             self._unregister(process, registration, max(0.1, min(UNREGISTER_SECONDS, timeout)))
         else:

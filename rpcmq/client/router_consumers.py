@@ -45,6 +45,7 @@ def new_consumer(
     group: str = "",
     direct: bool = False,
     beats: bool = True,
+    sets_aside: bool = False,
     is_prompt: Callable[[], bool] | None = None,
 ) -> AnyConsumer:
     """Make a consumer over ``client``, at its router or at all of its routers. At home; as for :class:`Consumer`.
@@ -55,7 +56,9 @@ def new_consumer(
     Raises:
         UsageError: a wrong argument.
     """
-    options: dict[str, Any] = {"concurrency": concurrency, "group": group, "direct": direct, "beats": beats}
+    options: dict[str, Any] = {
+        "concurrency": concurrency, "group": group, "direct": direct, "beats": beats, "sets_aside": sets_aside
+    }  # fmt: skip
     make_one: Callable[..., Consumer] = Consumer
     if is_prompt is not None and client.process.posts:
         make_one = partial(PromptConsumer, is_prompt=is_prompt)

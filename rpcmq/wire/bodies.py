@@ -161,6 +161,8 @@ class WelcomeBody(Body):
     request_streams: bool = flag()
     #: Whether it takes HEDGE.
     hedges: bool = flag()
+    #: Whether the process's consumers had been taken for lost; a REGISTERED without a key is to come for each.
+    lapsed: bool = flag()
     #: To a process: the routers of the mesh, as in :class:`rpcmq.wire.mesh_bodies.RoutersBody`; to a router: which one
     #: this is (:class:`rpcmq.wire.mesh_bodies.MeshIdentity`). Empty: this router knows no mesh.
     mesh: Mapping[str, Any] = mapping()

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from rpcmq.core.process.call import Call
 from rpcmq.core.process.calls import Calls
 from rpcmq.core.process.casts import Casts
-from rpcmq.core.process.task import Registration, Task
+from rpcmq.core.process.task import Registration, Task, free_tag
 from rpcmq.core.process.task_table import TaskTable
 from rpcmq.core.process.uplink import Uplink
 from rpcmq.core.process.welcome import Welcome
@@ -251,7 +251,7 @@ class SimulatedProcess(Endpoint):
         """Consume ``topics``, each by the name of this process, too, unless for a ``group``."""
         server = "" if group else self.identity.partition("/")[0]
         for topic in topics:
-            tag = self.tasks.allocate_tag()
+            tag = free_tag(self.tasks.registrations)
             registration = Registration(tag, Address(topic, server), credit, "", self._start, group)
             call = self.tasks.register(self._network.now, registration, 60.0)
             call.waiter = partial(self.registered, call, topic, server, group)

@@ -78,7 +78,7 @@ def test_a_cast_that_was_given_to_another_meanwhile_is_not_begun(
 
         # So it has heard that it was taken for lost.
         eventually(is_back)
-        silent.tell("")
+        silent.signal(signal.SIGUSR1)
         for n in range(101, 104):
             caller.prepare(server="node-1").cast({}, "hold", n=n)
         for n in range(100, 104):

@@ -5,14 +5,15 @@ Their states and events are those of :mod:`rpcmq.core.process.task_states`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from typing import Any, NamedTuple, Protocol
 
 from rpcmq.core.process.pulse import Pulse
 from rpcmq.core.process.task_states import ENDED, RegistrationState, TaskState
+from rpcmq.errors import UsageError
 from rpcmq.wire import Address
 
-__all__ = ["Moved", "Registration", "Sender", "Task", "registration_for"]
+__all__ = ["Moved", "Registration", "Sender", "Task", "free_tag", "registration_for"]
 
 _WAITING, _RUNNING, _STREAMING = TaskState.WAITING, TaskState.RUNNING, TaskState.STREAMING
 _CANCELLED, _ABANDONED = TaskState.CANCELLED, TaskState.ABANDONED
@@ -27,7 +28,9 @@ class Registration:
     __slots__ = (
         "address",
         "credit",
+        "cut_off",
         "group",
+        "is_lapsed",
         "is_refused",
         "occupied",
         "on_not_begun",
@@ -35,6 +38,7 @@ class Registration:
         "peer_url",
         "running",
         "set_aside",
+        "sets_aside",
         "state",
         "tag",
         "unended",
@@ -51,6 +55,7 @@ class Registration:
         on_task: Callable[[Task], None],
         group: str = "",
         on_not_begun: Callable[[Task, BaseException], object] = lambda task, error: None,
+        sets_aside: bool = False,
     ) -> None:
         self.tag = tag
         self.group = group
@@ -63,6 +68,8 @@ class Registration:
         self.state = RegistrationState.NEW
         #: Whether a router has refused it since it was asked last.
         self.is_refused = False
+        #: Whether the router has taken it for lost, and has not restored it: what was set aside may be others'.
+        self.is_lapsed = False
         self.running: dict[bytes, Task] = {}
         #: Tasks that were begun and have not ended, those that the router has taken for lost included.
         self.unended = 0
@@ -70,6 +77,10 @@ class Registration:
         self.occupied = 0
         #: Casts that were not begun here, or not for good: others may be given them once this session is over.
         self.set_aside: set[Task] = set()
+        #: Whether each cast is one of these when it is delivered.
+        self.sets_aside = sets_aside
+        #: Keys of idempotent casts that run on although their session is over: nobody was told that they were run.
+        self.cut_off: set[bytes] = set()
         #: Direct calls waiting for credit; calls through the router wait at the router.
         self.waiting: dict[bytes, Task] = {}
         #: Bytes of their payloads.
@@ -188,3 +199,15 @@ def registration_for(address: Address, registrations: Iterable[Registration]) ->
         if same and (address.topic, address.server) in names:
             return registration
     return None
+
+
+def free_tag(registrations: Container[int]) -> int:
+    """A tag for a new registration, beside those of ``registrations``.
+
+    Raises:
+        UsageError: all are in use.
+    """
+    for tag in range(256):
+        if tag not in registrations:
+            return tag
+    raise UsageError("a process can have 256 registrations; stop one of its services first")

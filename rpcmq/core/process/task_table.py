@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
 
+from rpcmq.core.process import casts_had
 from rpcmq.core.process.call import Call
 from rpcmq.core.process.calls import STREAM_WINDOW, Calls
 from rpcmq.core.process.received_streams import ReceivedStreams
@@ -16,7 +17,7 @@ from rpcmq.core.process.task_states import RegistrationState, TaskState
 from rpcmq.core.process.uplink import Uplink
 from rpcmq.core.process.welcome import Welcome
 from rpcmq.core.process.witness import NOT_ADOPTED, Witness
-from rpcmq.errors import CallError, Outcome, ProtocolError, UsageError
+from rpcmq.errors import CallError, Outcome, ProtocolError
 from rpcmq.payload.format import STREAMED, has_stream
 from rpcmq.wire import (
     ATTEMPT_AT,
@@ -40,8 +41,8 @@ _unpack = HEADER.unpack_from
 # Looking up a member of an enum costs on the hot path.
 _CAST = int(Kind.CAST)
 _REQUEST = int(Kind.REQUEST)
-_SEALED, _RESENT, _FANOUT, _STREAM = Flag.SEALED, Flag.RESENT, Flag.FANOUT, Flag.STREAM
-_MAY_COME_AGAIN = Flag.RESENT | Flag.FANOUT
+_SEALED, _FANOUT, _STREAM = Flag.SEALED, Flag.FANOUT, Flag.STREAM
+_AGAIN = Flag.RESENT | Flag.IDEMPOTENT
 _ANSWERS = (int(Kind.REPLY), int(Kind.FAULT), int(Kind.END))
 _SENT = int(Kind.CLOCK_STAMP)
 _ITEM = int(Kind.ITEM)
@@ -83,6 +84,7 @@ class TaskTable:
         uplink.handle(Kind.CAST, self._request)
         uplink.handle(Kind.CANCEL, self.cancel)
         uplink.handle(Kind.GRANT, self.grant)
+        uplink.handle(Kind.REGISTERED, self._registered)
         uplink.moves.work.append(lambda: any(self._routed_tasks()))
         uplink.moves.streams.append(lambda: any(task.flags & Flag.STREAM for task in self._routed_tasks()))
 
@@ -107,19 +109,10 @@ class TaskTable:
             registration.state = RegistrationState.REMOVED
             del self.registrations[registration.tag]
 
-    def allocate_tag(self) -> int:
-        """A tag for a new registration.
-
-        Raises:
-            UsageError: all are in use.
-        """
-        for tag in range(256):
-            if tag not in self.registrations:
-                return tag
-        raise UsageError("a process can have 256 registrations; stop one of its services first")
-
     def welcome(self, now: float, welcome: Welcome) -> None:
         """The link is ready. If the router knows nothing of us, register again."""
+        router = self._uplink.router
+        casts_had.note_lapse(self.registrations.values(), welcome.resumed and router is not None and router.lapsed)
         if welcome.resumed:
             return
         self._settlements.clear()
@@ -149,10 +142,16 @@ class TaskTable:
                     task.abandon()
                     self.streams.drop(task)
                     del registration.running[task.key]
-                    if task in registration.set_aside:
-                        # The next router must not be told that it was had: its sender has that one deliver it.
-                        registration.set_aside.remove(task)
-                        self.recent.forget(task.key, registration.group)
+                    if not casts_had.is_others_now(task, self.recent):
+                        casts_had.note_cut_off(task)
+
+    def _registered(self, now: float, message: bytes) -> None:
+        """REGISTERED: it ends a call; without a key, the router has restored a consumer that it had taken for lost."""
+        registration = self.registrations.get(message[CONSUMER_AT])
+        if any(message[KEY]):
+            self._calls.on_end(now, message)
+        elif registration is not None:
+            casts_had.leave_to_others(registration, self.recent)
 
     def register_again(self, now: float, registration: Registration) -> None:
         """Ask the router again that has refused ``registration``, unless a router was asked since."""
@@ -197,9 +196,8 @@ class TaskTable:
         if message[KIND_AT] == _CAST:
             key = message[KEY]
             flags = message[LOW_FLAGS_AT]
-            if flags & _MAY_COME_AGAIN and (
-                (flags & _RESENT and self.recent.is_known(key, registration.group))
-                or (flags & _FANOUT and witness.is_active and witness.had_copy(key, tag))
+            if (flags & _AGAIN and casts_had.had_before(key, flags, registration, self.recent)) or (
+                flags & _FANOUT and witness.is_active and witness.had_copy(key, tag)
             ):
                 self.counters["duplicate casts dropped"] += 1
                 self._settlements.add(tag, key, message[ATTEMPT_AT], Outcome.OK, 0)
@@ -246,6 +244,8 @@ class TaskTable:
             return
         task.state = _RUNNING
         registration.unended += 1
+        if registration.sets_aside:
+            casts_had.note_begun(task, self._uplink)
         earlier = registration.running.setdefault(key, task)
         if earlier is not task:
             # The router has taken it for lost, and delivers it again; it takes no answer to that attempt.
@@ -333,6 +333,8 @@ class TaskTable:
         registration.unended -= 1
         if self.streams.open:
             self.streams.forget(task)
+        if registration.cut_off:
+            registration.cut_off.discard(task.key)
         if registration.running.get(task.key) is task:
             del registration.running[task.key]
         while registration.waiting and len(registration.running) < registration.credit:

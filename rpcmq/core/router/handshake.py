@@ -227,4 +227,5 @@ class Handshake:
             takes_back=True,
             request_streams=True,
             hedges=True,
+            lapsed=bool(link.lapsed_consumers),
         ).message()

@@ -6,7 +6,7 @@ import pytest
 
 from rpcmq.core.process.task_states import TaskState
 from rpcmq.errors import Outcome
-from rpcmq.wire import KEY, KIND_AT, Flag, Kind, body_of, payload_of
+from rpcmq.wire import KEY, KIND_AT, Flag, Kind, body_of, control, payload_of
 from tests.core.process.serving import Process
 
 
@@ -89,3 +89,58 @@ def test_the_next_router_delivers_what_was_set_aside_and_nothing_else(process: P
     assert not registration.set_aside and not task.is_wanted
     again = process.deliver(Kind.CAST, key=task.key, flags=Flag.IDEMPOTENT | Flag.RESENT)
     assert (again is not None) == is_aside
+
+
+def test_an_idempotent_cast_that_runs_on_is_not_taken_for_ended(process: Process) -> None:
+    """It would be lost if this process died: the router that delivers it again is told when it has ended."""
+    process.register()
+    task = process.deliver(Kind.CAST, flags=Flag.IDEMPOTENT)
+    assert task is not None
+    process.connect(boot=6, takes_back=True)
+    again = process.deliver(Kind.CAST, key=task.key, attempt=1, flags=Flag.IDEMPOTENT)
+    assert again is not None and again.is_wanted
+    process.serving.settle(0.0, task, Outcome.OK)
+    process.serving.settle(0.0, again, Outcome.OK)
+    assert [m[KIND_AT] for m in process.sent()] == [Kind.SETTLE]
+    assert process.deliver(Kind.CAST, key=task.key, attempt=2, flags=Flag.IDEMPOTENT) is None
+
+
+def test_an_idempotent_cast_that_was_run_before_its_session_ended_is_not_run_again(process: Process) -> None:
+    process.register()
+    task = process.deliver(Kind.CAST, flags=Flag.IDEMPOTENT)
+    assert task is not None
+    process.serving.settle(0.0, task, Outcome.OK)
+    process.connect(boot=6, takes_back=True)
+    process.sent()
+    assert process.deliver(Kind.CAST, key=task.key, attempt=2, flags=Flag.IDEMPOTENT) is None
+    (settled,) = process.sent()
+    assert settled[KIND_AT] == Kind.SETTLE
+    other = process.deliver(Kind.CAST, flags=Flag.IDEMPOTENT)
+    assert other is not None and other.is_wanted
+
+
+def test_a_consumer_that_was_taken_for_lost_leaves_what_it_has_not_begun_to_others(process: Process) -> None:
+    registration = process.register()
+    registration.sets_aside = True
+    begun, waits, call = (process.deliver(kind) for kind in (Kind.CAST, Kind.CAST, Kind.REQUEST))
+    copy = process.deliver(Kind.CAST, flags=Flag.FANOUT)
+    assert begun is not None and waits is not None and call is not None and copy is not None
+    assert registration.set_aside == {begun, waits}
+    process.serving.settle(0.0, begun, Outcome.OK)
+    registration.set_aside.discard(begun)
+    process.sent()
+    process.router(control(Kind.REGISTERED, {"topic": "compute.node-7"}, consumer=0))
+    assert (waits.is_wanted, call.is_wanted, copy.is_wanted) == (False, True, True)
+    assert not registration.set_aside and set(registration.running) == {call.key, copy.key}
+    # It is not begun, and nobody is told of it.
+    process.serving.settle(0.0, waits, Outcome.OK)
+    assert not process.sent() and registration.unended == 2
+    # They may come again, the one that was begun in vain.
+    assert process.deliver(Kind.CAST, key=begun.key, flags=Flag.IDEMPOTENT) is None
+    again = process.deliver(Kind.CAST, key=waits.key, flags=Flag.IDEMPOTENT)
+    assert again is not None and registration.set_aside == {again}
+
+
+def test_a_registration_that_is_unknown_has_nothing_to_leave(process: Process) -> None:
+    process.router(control(Kind.REGISTERED, {"topic": "compute"}, consumer=7))
+    assert not process.sent()

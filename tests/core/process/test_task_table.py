@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from rpcmq.core.process.calls import STREAM_WINDOW
 from rpcmq.core.process.settlements import wire_microseconds
-from rpcmq.core.process.task import Registration, registration_for
+from rpcmq.core.process.task import Registration, free_tag, registration_for
 from rpcmq.core.process.task_states import TaskState
 from rpcmq.errors import Outcome, UsageError
 from rpcmq.wire import KIND_AT, NO_TTL, SETTLEMENT, Address, Flag, Kind, body_of, control, pack, parse, payload_of
@@ -36,9 +36,9 @@ def test_a_registration_tells_topic_and_credit(process):
 
 def test_tags_are_used_again(process):
     first, second = process.register(0), process.register(1)
-    assert process.serving.allocate_tag() == 2
+    assert free_tag(process.serving.registrations) == 2
     process.serving.remove(first)
-    assert process.serving.allocate_tag() == 0
+    assert free_tag(process.serving.registrations) == 0
     process.serving.remove(second)
 
 
@@ -46,7 +46,7 @@ def test_tags_run_out(process):
     for tag in range(256):
         process.serving.registrations[tag] = Registration(tag, COMPUTE, 1, "", process.tasks.append)
     with pytest.raises(UsageError, match="256 registrations"):
-        process.serving.allocate_tag()
+        free_tag(process.serving.registrations)
 
 
 def test_unregister(process):

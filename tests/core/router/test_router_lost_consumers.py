@@ -154,3 +154,25 @@ def test_those_not_started_come_before_what_still_waits(net: Network, api: Proce
     other = net.process("other")
     other.register("compute", credit=5)
     assert [m.payload for m in other.got(Kind.REQUEST)] == [b"0", b"1", b"2", b"3", b"4"]
+
+
+@pytest.mark.parametrize("seconds", [0.2, 2])
+def test_a_consumer_that_comes_back_is_told_that_others_have_what_it_had(
+    net: Network, api: Process, node: Process, seconds: float
+) -> None:
+    """In front of what it is given from then on, and only if it was taken for lost."""
+    node.register("compute", credit=1)
+    api.cast("compute", flags=Flag.IDEMPOTENT)
+    had = node.take(Kind.CAST)
+    before = len(node.received)
+    node.lose()
+    net.advance(seconds)
+    node.connect()
+    net.advance(0)
+    told = [message for message in node.received[before:] if message.kind in (Kind.REGISTERED, Kind.CAST)]
+    if seconds < 0.5:
+        assert not told
+    else:
+        restored, again = told
+        assert restored.kind == Kind.REGISTERED and not any(restored.key) and restored.body == {"topic": "compute"}
+        assert again.key == had.key and again.header.attempt == 1

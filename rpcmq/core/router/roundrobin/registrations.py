@@ -102,6 +102,8 @@ class Registrations:
                 consumer = self._directory.register(now, link, old.tag, address, old.granted, old.topic.group)
                 consumer.peer_url = old.peer_url
                 _occupy(consumer, old.occupied)
+                # In front of what it is given from now on.
+                link.send(RegisteredBody(topic=str(address)).message(consumer=old.tag))
                 self.on_registered(now, consumer)
         except ProtocolError as error:
             route = link.route

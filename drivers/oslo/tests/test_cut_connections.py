@@ -1,0 +1,110 @@
+"""The connection of a server alone is cut, and comes back: what waited in the server is run once, here or elsewhere."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from processes import Router, eventually, program
+
+Make = Callable[..., Any]
+
+CASTS = 30
+
+
+class Wire:
+    """Passes connections on to a router, until they are cut; ``url`` is the transport url of the way through it."""
+
+    def __init__(self, router: Router) -> None:
+        host, port = router.host.split(":")
+        self._to = host, int(port)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"rpcmq://127.0.0.1:{self._listener.getsockname()[1]}/"
+        self._is_cut = False
+        self._sockets: list[socket.socket] = []
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                near, _ = self._listener.accept()
+            except OSError:
+                return
+            if self._is_cut:
+                near.close()
+                continue
+            far = socket.create_connection(self._to)
+            self._sockets += [near, far]
+            for ends in ((near, far), (far, near)):
+                threading.Thread(target=self._pass, args=ends, daemon=True).start()
+
+    def _pass(self, source: socket.socket, sink: socket.socket) -> None:
+        try:
+            while data := source.recv(65536):
+                sink.sendall(data)
+        except OSError:
+            pass  # it was cut
+        for each in (source, sink):
+            _shut(each)
+
+    def cut(self) -> None:
+        self._is_cut = True
+        for each in self._sockets:
+            _shut(each)
+        self._sockets.clear()
+
+    def mend(self) -> None:
+        self._is_cut = False
+
+    def close(self) -> None:
+        self.cut()
+        self._listener.close()
+
+
+def _shut(each: socket.socket) -> None:
+    try:
+        each.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        pass  # by the other side, before
+    each.close()
+
+
+@pytest.fixture
+def wire(router: Router) -> Iterator[Wire]:
+    wire = Wire(router)
+    yield wire
+    wire.close()
+
+
+def begun(lines: list[str]) -> list[int]:
+    return [int(line.split()[1]) for line in lines if line.startswith("began")]
+
+
+@pytest.mark.parametrize("kind", ["native", "eventlet", "gevent"])
+def test_casts_that_waited_in_a_server_that_was_cut_off_run_once(
+    router: Router, wire: Wire, client: Make, kind: str
+) -> None:
+    topic = f"cut-{kind}"
+    caller = client(topic)
+    with program("server", kind, wire.url, topic, "far", PYTHONWARNINGS="ignore") as far:
+        far.expect("listening")
+        for n in range(CASTS):
+            caller.cast({}, "hold", n=n)
+        far.expect("began")
+        with program("server", kind, router.url, topic, "near", PYTHONWARNINGS="ignore") as near:
+            near.expect("listening")
+            wire.cut()
+            near.signal(signal.SIGUSR1)
+            # All that the other one has not begun is given to this one, and it alone.
+            eventually(lambda: len(begun(near.lines)) == CASTS - len(begun(far.lines)), 60)
+            wire.mend()
+            back = client(topic, target={"server": "far"})
+            back.cast({}, "hold", n=CASTS)
+            far.signal(signal.SIGUSR1)
+            far.expect(f"began {CASTS}")
+            ran = begun(near.lines) + begun(far.lines)
+    assert sorted(ran) == list(range(CASTS + 1)), ran

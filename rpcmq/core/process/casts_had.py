@@ -1,0 +1,71 @@
+"""Casts that a process had: which of them run once more when they come again, from the same router or another one.
+
+A consumer may *set aside* each cast until it begins it (:attr:`Registration.sets_aside`). If the session ends before
+that, or the router has taken this process for lost, such a cast is others': it is not begun here, and may be delivered
+here again. Any other one that comes again was had. An idempotent one comes again also where its sender knows of
+nothing: the router that has it delivers it once more where its consumer was at a router that is gone, or away for long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rpcmq.core.process.recent_messages import RecentMessages
+from rpcmq.core.process.task import Registration, Sender, Task
+from rpcmq.wire import Flag
+
+__all__ = ["had_before", "is_others_now", "leave_to_others", "note_begun", "note_cut_off", "note_lapse"]
+
+_RESENT, _IDEMPOTENT, _FANOUT = int(Flag.RESENT), int(Flag.IDEMPOTENT), int(Flag.FANOUT)
+
+
+def had_before(key: bytes, flags: int, registration: Registration, recent: RecentMessages) -> bool:
+    """Whether the cast ``key``, which may come again, was had for ``registration``, and is not to run once more."""
+    if flags & _IDEMPOTENT:
+        recent.look_up_often()
+    if not recent.is_known(key, registration.group):
+        return False
+    # One that still runs, of which nobody was told, may be run once more: else it is lost if this process is.
+    return bool(flags & _RESENT) or (key not in registration.running and key not in registration.cut_off)
+
+
+def note_begun(task: Task, router: Sender) -> None:
+    """``task`` was delivered to a consumer that sets casts aside: it is others' until the consumer says otherwise."""
+    # A peer's is nobody else's, nor is a copy of a fanout.
+    if not task.is_call and not task.flags & _FANOUT and task.sender is router:
+        task.registration.set_aside.add(task)
+
+
+def is_others_now(task: Task, recent: RecentMessages) -> bool:
+    """Whether ``task``, of which the router has lost sight, is not to be begun here; it may be delivered again."""
+    registration = task.registration
+    if task not in registration.set_aside:
+        return False
+    registration.set_aside.remove(task)
+    # The next router must not be told that it was had.
+    recent.forget(task.key, registration.group)
+    return True
+
+
+def note_lapse(registrations: Iterable[Registration], lapsed: bool) -> None:
+    """The session goes on; ``lapsed``: the router had taken ``registrations`` for lost, and is about to restore them.
+
+    What it had sent to them, and had not come, comes before it says so.
+    """
+    for registration in registrations:
+        registration.is_lapsed = lapsed
+
+
+def leave_to_others(registration: Registration, recent: RecentMessages) -> None:
+    """The router has restored ``registration``, which it had taken for lost; others have been given its casts."""
+    registration.is_lapsed = False
+    for task in list(registration.set_aside):
+        if is_others_now(task, recent):
+            task.abandon()
+            registration.running.pop(task.key, None)
+
+
+def note_cut_off(task: Task) -> None:
+    """``task`` runs on although its session is over."""
+    if not task.is_call and task.flags & _IDEMPOTENT:
+        task.registration.cut_off.add(task.key)
