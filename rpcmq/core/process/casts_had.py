@@ -14,7 +14,7 @@ from rpcmq.core.process.recent_messages import RecentMessages
 from rpcmq.core.process.task import Registration, Sender, Task
 from rpcmq.wire import Flag
 
-__all__ = ["had_before", "is_others_now", "leave_to_others", "note_begun", "note_cut_off", "note_lapse"]
+__all__ = ["had_before", "is_others_now", "note_begun", "note_cut_off", "note_registered", "note_welcome"]
 
 _RESENT, _IDEMPOTENT, _FANOUT = int(Flag.RESENT), int(Flag.IDEMPOTENT), int(Flag.FANOUT)
 
@@ -47,19 +47,23 @@ def is_others_now(task: Task, recent: RecentMessages) -> bool:
     return True
 
 
-def note_lapse(registrations: Iterable[Registration], lapsed: bool) -> None:
-    """The session goes on; ``lapsed``: the router had taken ``registrations`` for lost, and is about to restore them.
+def note_welcome(registrations: Iterable[Registration], resumed: bool, lapsed: bool) -> None:
+    """The router has welcomed this process, which goes on with its session if ``resumed``.
 
-    What it had sent to them, and had not come, comes before it says so.
+    Args:
+        lapsed: it had taken ``registrations`` for lost, and is about to restore them. What it had sent to them, and had
+            not come, comes before it says so: perhaps over a later connection, whose welcome does not say it again.
     """
     for registration in registrations:
-        registration.is_lapsed = lapsed
+        registration.is_lapsed = resumed and (lapsed or registration.is_lapsed)
 
 
-def leave_to_others(registration: Registration, recent: RecentMessages) -> None:
-    """The router has restored ``registration``, which it had taken for lost; others have been given its casts."""
+def note_registered(registration: Registration | None, is_anew: bool, recent: RecentMessages) -> None:
+    """The router has ``registration``; ``is_anew``: it had taken it for lost, and others were given its casts."""
+    if registration is None:
+        return
     registration.is_lapsed = False
-    for task in list(registration.set_aside):
+    for task in list(registration.set_aside) if is_anew else ():
         if is_others_now(task, recent):
             task.abandon()
             registration.running.pop(task.key, None)

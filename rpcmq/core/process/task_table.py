@@ -112,7 +112,8 @@ class TaskTable:
     def welcome(self, now: float, welcome: Welcome) -> None:
         """The link is ready. If the router knows nothing of us, register again."""
         router = self._uplink.router
-        casts_had.note_lapse(self.registrations.values(), welcome.resumed and router is not None and router.lapsed)
+        lapsed = router is not None and router.lapsed
+        casts_had.note_welcome(self.registrations.values(), welcome.resumed, lapsed)
         if welcome.resumed:
             return
         self._settlements.clear()
@@ -147,11 +148,10 @@ class TaskTable:
 
     def _registered(self, now: float, message: bytes) -> None:
         """REGISTERED: it ends a call; without a key, the router has restored a consumer that it had taken for lost."""
-        registration = self.registrations.get(message[CONSUMER_AT])
-        if any(message[KEY]):
+        is_anew = not any(message[KEY])
+        casts_had.note_registered(self.registrations.get(message[CONSUMER_AT]), is_anew, self.recent)
+        if not is_anew:
             self._calls.on_end(now, message)
-        elif registration is not None:
-            casts_had.leave_to_others(registration, self.recent)
 
     def register_again(self, now: float, registration: Registration) -> None:
         """Ask the router again that has refused ``registration``, unless a router was asked since."""

@@ -144,3 +144,23 @@ def test_a_consumer_that_was_taken_for_lost_leaves_what_it_has_not_begun_to_othe
 def test_a_registration_that_is_unknown_has_nothing_to_leave(process: Process) -> None:
     process.router(control(Kind.REGISTERED, {"topic": "compute"}, consumer=7))
     assert not process.sent()
+
+
+def test_a_consumer_is_doubtful_from_the_welcome_until_the_router_has_it_again(process: Process) -> None:
+    registration, other = process.register(), process.register(tag=1)
+
+    def resumes(lapsed: bool) -> list[bool]:
+        process.connect(resumed=True, takes_back=True, lapsed=lapsed)
+        return [each.is_lapsed for each in (registration, other)]
+
+    assert resumes(lapsed=False) == [False, False]
+    assert resumes(lapsed=True) == [True, True]
+    process.router(control(Kind.REGISTERED, {"topic": "compute.node-7"}, consumer=0))
+    # The connection was lost before the other word had come: it is still to come.
+    assert resumes(lapsed=False) == [False, True]
+    # Of one that was being registered meanwhile the ordinary word comes.
+    process.router(control(Kind.REGISTERED, {"topic": "compute.node-7"}, key=bytes(19) + b"x", consumer=1))
+    assert not other.is_lapsed
+    assert resumes(lapsed=True) == [True, True]
+    process.connect(boot=6, takes_back=True)
+    assert not registration.is_lapsed and not other.is_lapsed
