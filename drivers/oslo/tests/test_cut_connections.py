@@ -65,14 +65,6 @@ class Wire:
         self._listener.close()
 
 
-def _shut(each: socket.socket) -> None:
-    try:
-        each.shutdown(socket.SHUT_RDWR)
-    except OSError:
-        pass  # by the other side, before
-    each.close()
-
-
 @pytest.fixture
 def wire(router: Router) -> Iterator[Wire]:
     wire = Wire(router)
@@ -108,3 +100,11 @@ def test_casts_that_waited_in_a_server_that_was_cut_off_run_once(
             far.expect(f"began {CASTS}")
             ran = begun(near.lines) + begun(far.lines)
     assert sorted(ran) == list(range(CASTS + 1)), ran
+
+
+def _shut(each: socket.socket) -> None:
+    try:
+        each.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        pass  # by the other side, before
+    each.close()
