@@ -7,33 +7,19 @@ import sys
 
 import kinds
 
-kind, url, journal = sys.argv[1:]
+kind, url, path = sys.argv[1:]
 kinds.become(kind)
 
 import os
-import time
 
 import oslo_messaging
+from journal import Endpoint
 from oslo_config import cfg
 from oslo_service import service
 
 WORKERS, THREADS = 4, 4
-written = os.open(journal, os.O_WRONLY | os.O_APPEND)
+endpoint = Endpoint(path)
 transport = kinds.transport(url)
-
-
-class Endpoint:
-    def note(self, ctxt, n):
-        self.write("begin", n)
-        time.sleep(0.002)
-        self.write("end", n)
-
-    def write(self, what, n):
-        # In one piece: all workers write.
-        os.write(written, f"{what} {n} {os.getpid()}\n".encode())
-
-    def pid(self, ctxt):
-        return os.getpid()
 
 
 class Worker(service.Service):
@@ -44,7 +30,7 @@ class Worker(service.Service):
     def start(self):
         super().start()
         target = oslo_messaging.Target(topic="faults", server=f"worker-{os.getpid()}")
-        self.server = oslo_messaging.get_rpc_server(transport, target, [Endpoint()])
+        self.server = oslo_messaging.get_rpc_server(transport, target, [endpoint])
         self.server.start(override_pool_size=THREADS)
         os.write(1, f"worker {os.getpid()}\n".encode())
 

@@ -7,7 +7,7 @@ import sys
 
 import kinds
 
-kind, url, journal = sys.argv[1:]
+kind, url, path = sys.argv[1:]
 kinds.become(kind)
 
 import os
@@ -16,23 +16,10 @@ import threading
 import time
 
 import oslo_messaging
+from journal import Endpoint
 
 WORKERS, THREADS = 4, 4
-written = os.open(journal, os.O_WRONLY | os.O_APPEND)
-
-
-class Endpoint:
-    def note(self, ctxt, n):
-        self.write("begin", n)
-        time.sleep(0.002)
-        self.write("end", n)
-
-    def write(self, what, n):
-        # In one piece: all workers write.
-        os.write(written, f"{what} {n} {os.getpid()}\n".encode())
-
-    def pid(self, ctxt):
-        return os.getpid()
+endpoint = Endpoint(path)
 
 
 transport = kinds.transport(url)
@@ -41,7 +28,7 @@ over = threading.Event()
 
 def serve(topic, name):
     target = oslo_messaging.Target(topic=topic, server=name)
-    server = oslo_messaging.get_rpc_server(transport, target, [Endpoint()])
+    server = oslo_messaging.get_rpc_server(transport, target, [endpoint])
     server.start(override_pool_size=THREADS)
     return server
 
