@@ -125,6 +125,7 @@ def _run(
     # Services answer in JSON whom asks in JSON, and no exception becomes an object here.
     with make_client(state, timeout, payload_format="json", exceptions=ExceptionRegistry(defaults=False)) as client:
         gateway = Gateway(client, settings, client.config.exchange)
+        client.connect(timeout)
         counts = Service(service, _Statistics(gateway), client=client) if service else None
         if counts:
             counts.start(timeout)

@@ -115,6 +115,14 @@ def test_wrong_settings_are_named(daemon: Daemon, tmp_path: Path, options: tuple
     assert ended.returncode == 2 and text in ended.stderr and "Traceback" not in ended.stderr
 
 
+def test_a_router_that_is_not_there_is_told(tmp_path: Path, free_port: int) -> None:
+    path = tmp_path / "tokens.toml"
+    add(path, "web", "--allow", "call:demo")
+    env = {"RPCMQ_ROUTER": f"tcp://127.0.0.1:{free_port}"}
+    ended = run("gateway", *HERE, "--tokens", str(path), "--timeout", "1", env=env)
+    assert ended.returncode == 3 and "not reachable" in ended.stderr and "Traceback" not in ended.stderr
+
+
 def test_the_client_is_written_where_it_is_wanted(tmp_path: Path) -> None:
     assert run("gateway", "client", str(tmp_path / "js")).returncode == 0
     assert sorted(path.name for path in (tmp_path / "js").iterdir()) == ["rpcmq-node.js", "rpcmq.js"]
