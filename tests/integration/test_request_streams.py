@@ -29,7 +29,7 @@ def rss_mib(process: Program) -> float:
 
 @pytest.fixture
 def router() -> Iterator[RouterProcess]:
-    with RouterProcess(**QUICK) as started:
+    with RouterProcess(**QUICK, link_resume_seconds=3) as started:
         yield started
 
 
@@ -127,7 +127,7 @@ def test_a_reader_that_stands_still_makes_nobody_grow_and_holds_up_nobody(
 
 def test_a_connection_that_is_cut_again_and_again_loses_and_doubles_nothing(router: RouterProcess, reader: Program):
     with Proxy(router.url) as proxy, Client(proxy.url) as client:
-        sizes = [100 * n for n in range(1, 1001)]
+        sizes = [100 * n for n in range(1, 301)]
         call = gevent.spawn(
             client.call, None, "files", message("store", body=rpcmq.stream(map(bytes, sizes))), timeout=60
         )
