@@ -51,11 +51,11 @@ def test_errors_have_their_class_their_text_and_what_else_there_is(page: Browser
     remote = page.ask("call", topic="demo", method="fail")["error"]
     assert (remote["type"], remote["exception"], remote["args"]) == ("RemoteError", "ValueError", ["no such disk", 7])
     assert "traceback" not in remote
-    late = page.ask("call", topic="nobody", method="x", timeout=0.1)["error"]
+    late = page.ask("call", topic="nobody", method="x", timeout=1)["error"]
     assert late["type"] == "CallTimeout" and late["details"]["state"] == "queued" and "no consumer" in late["text"]
     assert page.ask("call", topic="nobody", method="x", mandatory=True)["error"]["type"] == "NoConsumer"
     assert page.ask("call", topic="demo", method="nope")["error"]["type"] == "UnknownMethod"
-    running = page.ask("call", topic="demo", method="wait", timeout=0.2)["error"]
+    running = page.ask("call", topic="demo", method="wait", timeout=1)["error"]
     assert running["details"]["state"] == "running"
 
 

@@ -67,7 +67,7 @@ export const tests = {
   async "each error has its class"({ m, client }) {
     const remote = await fails(client.call("demo", "fail"), m.RemoteError);
     same([remote.exception, remote.args, remote.name], ["ValueError", ["no such disk", 7], "RemoteError"]);
-    const late = await fails(client.call("nobody", "x", {}, { timeout: 0.1 }), m.CallTimeout);
+    const late = await fails(client.call("nobody", "x", {}, { timeout: 1 }), m.CallTimeout);
     same(late.details.state, "queued");
     await fails(client.call("nobody", "x", {}, { mandatory: true }), m.NoConsumer);
     await fails(client.call("image", "x"), m.AccessDenied);
