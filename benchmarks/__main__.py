@@ -16,6 +16,7 @@ from benchmarks import (
     dispatch_log,
     fanout,
     growth,
+    hedging,
     latency,
     legacy,
     mesh_addresses,
@@ -73,6 +74,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     latency.BENCHMARK,
     *security.BENCHMARKS,
     nodes.BENCHMARK,
+    hedging.BENCHMARK,
     *growth.BENCHMARKS,
 )
 #: Load for each core from which on the figures are doubtful.

@@ -575,6 +575,7 @@ def test_which_settings_are_live():
         "hedge.burst",
         "hedge.unbounded",
         "hedge.sample",
+        "hedge.policy_file",
         "pubsub.max_messages",
         "pubsub.max_bytes",
         "pubsub.max_patterns",

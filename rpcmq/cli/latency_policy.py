@@ -62,7 +62,8 @@ def policy_command(
 ) -> None:
     """Write the latency policy: how long each method usually takes, for programs.
 
-    No router reads it yet: it is for tools of your own. `rpcmq.latency.policy.read_policy` reads it.
+    A router reads the file of its setting hedge.policy_file, again when it changes, for calls with hedge_after="p95".
+    `rpcmq.latency.policy.read_policy` reads it for programs of your own.
 
     It is made of calls that ended ok: p50, p95 and p99 of each method with their intervals, number of samples and
     age. The file is replaced as a whole. Nothing is written if no method has enough calls.

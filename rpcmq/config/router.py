@@ -168,6 +168,9 @@ class HedgeSettings:
     unbounded: tuple[str, ...] = setting(
         (), DOMAINS, "topics that hedge.budget does not bound, as patterns like 'fetch.#'", live=True
     )
+    policy_file: str = setting(
+        "", OPTIONAL_PATH, "latency policy, from `rpcmq latency policy`, for hedge_after='p95'; empty: none", live=True
+    )
     sample: float = setting(
         0.01, number(0, 1), "part of these calls whose second result is compared with the first", live=True
     )

@@ -11,6 +11,7 @@ from rpcmq.core.router.actions import LogEvent
 from rpcmq.core.router.router import Router
 from rpcmq.nodes.loading import plug_ins_for
 from rpcmq.server.key_authenticator import KeyAuthenticator
+from rpcmq.server.latency_policy import LatencyPolicy
 from rpcmq.server.mesh_urls import advertised_urls, check_peers
 from rpcmq.server.open_binds import check_binds
 from rpcmq.server.settings import apply, settings_for
@@ -67,6 +68,7 @@ class EmbeddedRouter:
             self._context.term()
             raise
         self.engine.mesh.own.urls = advertised_urls(config, self.url)
+        self._latency_policy = LatencyPolicy(config.hedge.policy_file, self.engine.dispatch.hedging, on_note)
         if self.key_authenticator is not None:
             self.key_authenticator.start(self.shell.wake)
         self.plug_ins.watch()
@@ -101,12 +103,14 @@ class EmbeddedRouter:
         self.config = config
         apply(config, self.settings)
         self.shell.unidentified.most = config.link.max_handshakes
+        self._latency_policy.use(config.hedge.policy_file)
         if self.key_authenticator is not None:
             self.key_authenticator.look()
             self.key_authenticator.refresh()
 
     def close(self, linger_seconds: float = 1.0) -> None:
         """Stop at once; queued messages have ``linger_seconds`` to leave."""
+        self._latency_policy.close()
         self.shell.close(linger_seconds)
         self._close_key_authenticator()
         self._close_log()

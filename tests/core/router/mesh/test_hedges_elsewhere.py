@@ -1,0 +1,152 @@
+"""Calls that several consumers may have, some of them at other routers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rpcmq.core.router.settings import Settings
+from rpcmq.errors import Outcome
+from rpcmq.log_format import MessageKind
+from rpcmq.testing.invariants import check_router
+from rpcmq.testing.mesh_network import Call, MeshNetwork, Process
+from rpcmq.wire import Flag, Kind
+from rpcmq.wire.hedge import HedgeTerms
+
+
+@pytest.fixture
+def net() -> MeshNetwork:
+    made = MeshNetwork(settings=Settings(recovery_seconds=0.0, hedge_unbounded=("compute",), hedge_sample=0.0))
+    made.advance(2.0)
+    return made
+
+
+def serve(net: MeshNetwork, *routers: str, credit: int = 2) -> list[Process]:
+    nodes = [net.process(f"node-{router}{number}", router=router) for number, router in enumerate(routers)]
+    for node in nodes:
+        node.register("compute", credit=credit)
+    net.advance(1.0)
+    return nodes
+
+
+def ask(net: MeshNetwork, api: Process, consumers: int = 2, delay: float = 0.0, **terms: Any) -> Call:
+    call = api.request("compute", "boot", ttl=30, flags=Flag.IDEMPOTENT)
+    api.uplink.send(HedgeTerms(consumers, delay, **terms).message(call.key))
+    net.run()
+    return call
+
+
+def having(nodes: list[Process], call: Call) -> list[Process]:
+    return [node for node in nodes if any(m.kind is Kind.REQUEST and m.key == call.key for m in node.received)]
+
+
+def answer(node: Process, call: Call, payload: bytes = b"mine") -> None:
+    (request,) = [m for m in node.received if m.kind is Kind.REQUEST and m.key == call.key]
+    node.reply(request, payload)
+
+
+def cancelled(node: Process, call: Call) -> bool:
+    return any(m.kind is Kind.CANCEL and m.key == call.key for m in node.received)
+
+
+def check(net: MeshNetwork) -> None:
+    for host in net.hosts.values():
+        check_router(host.router)
+
+
+def test_the_second_consumer_is_one_of_another_router(net: MeshNetwork) -> None:
+    api = net.process("api", router="a")
+    nodes = serve(net, "a", "a", "b")
+    for _ in range(2):
+        call = ask(net, api)
+        first, second = having(nodes, call)
+        assert first.identity.startswith("node-a") and second is nodes[2]
+        check(net)
+
+
+@pytest.mark.parametrize("winner", [0, 1])
+def test_the_first_answer_of_two_routers_counts(net: MeshNetwork, winner: int) -> None:
+    api = net.process("api", router="a")
+    nodes = serve(net, "a", "b")
+    call = ask(net, api)
+    assert having(nodes, call) == nodes
+    answer(nodes[winner], call)
+    assert call.end.payload == b"mine"
+    loser = nodes[1 - winner]
+    assert cancelled(loser, call) and not cancelled(nodes[winner], call)
+    answer(loser, call, b"late")
+    net.advance(1.0)
+    check(net)
+    assert len(call.ends) == 1
+    routers = [host.router for host in net.hosts.values()]
+    assert not any(c.in_flight for router in routers for topic in router.directory for c in topic.consumers)
+
+
+def test_a_caller_without_local_consumers_has_two_other_routers(net: MeshNetwork) -> None:
+    api = net.process("api", router="a")
+    nodes = serve(net, "b", "c", "b")
+    call = ask(net, api)
+    assert {node.identity[5] for node in having(nodes, call)} == {"b", "c"}
+    more = ask(net, api, consumers=8)
+    assert len(having(nodes, more)) == 2  # one at each: its router gives it to nobody else
+
+
+def test_a_router_that_is_stopped_holds_up_nothing(net: MeshNetwork) -> None:
+    api = net.process("api", router="a")
+    nodes = serve(net, "b", "c")
+    net.hosts["b"].pause()
+    calls = [ask(net, api, delay=0.05) for _ in range(2)]
+    net.advance(0.1)
+    for call in calls:
+        assert nodes[1] in having(nodes, call)
+        answer(nodes[1], call)
+    assert [call.end.payload for call in calls] == [b"mine", b"mine"]
+    net.hosts["b"].resume()
+    net.advance(1.0)
+    check(net)
+
+
+@pytest.mark.parametrize("lost", ["router", "consumer"])
+def test_what_is_lost_elsewhere_never_wins(net: MeshNetwork, lost: str) -> None:
+    api = net.process("api", router="a")
+    nodes = serve(net, "a", "b")
+    call = ask(net, api)
+    if lost == "router":
+        net.hosts["b"].kill()
+        net.advance(8.0)
+    else:
+        nodes[1].uplink.close()
+        net.run()
+    assert not call.ends
+    answer(nodes[0], call)
+    assert call.end.payload == b"mine"
+
+
+def test_a_neighbour_whose_consumers_are_busy_sends_it_back_and_it_goes_on(net: MeshNetwork) -> None:
+    a, b = net.process("api-a", router="a"), net.process("api-b", router="b")
+    nodes = serve(net, "a", "b", credit=1)
+    blocking = b.request("compute", "boot", ttl=30)
+    assert having(nodes, blocking) == [nodes[1]]
+    call = ask(net, a, delay=0.05)
+    net.advance(0.2)
+    check(net)
+    assert having(nodes, call) == [nodes[0]]
+    answer(nodes[0], call)
+    assert call.end.payload == b"mine"
+    check(net)
+
+
+def test_a_deadline_tells_all(net: MeshNetwork) -> None:
+    api = net.process("api", router="a")
+    nodes = serve(net, "a", "b", "c")
+    call = ask(net, api, consumers=3)
+    assert having(nodes, call) == nodes
+    net.advance(31.0)
+    assert call.end.outcome is Outcome.TIMEOUT and all(cancelled(node, call) for node in nodes)
+
+
+def test_kinds_of_records_say_which_delivery_was_overtaken() -> None:
+    assert MessageKind.of(Kind.HEDGE, Flag.HEDGED) is MessageKind.HEDGE
+    assert MessageKind.of(Kind.HEDGE, 0) is MessageKind.OVERTAKEN
+    assert [kind.is_message for kind in MessageKind] == [True, True, True, False, False]
