@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
@@ -53,6 +54,17 @@ def cancelled(node: Process, call: Call) -> bool:
 def check(net: MeshNetwork) -> None:
     for host in net.hosts.values():
         check_router(host.router)
+
+
+def check_processes(net: MeshNetwork) -> None:
+    """No process has a call twice."""
+    had: set[tuple[str, bytes]] = set()
+    for host in net.hosts.values():
+        for topic in host.router.directory:
+            for consumer in topic.consumers:
+                mine = {(consumer.link.identity, key) for key in consumer.in_flight}
+                assert not mine & had
+                had |= mine
 
 
 def test_the_second_consumer_is_one_of_another_router(net: MeshNetwork) -> None:
@@ -144,6 +156,57 @@ def test_a_deadline_tells_all(net: MeshNetwork) -> None:
     assert having(nodes, call) == nodes
     net.advance(31.0)
     assert call.end.outcome is Outcome.TIMEOUT and all(cancelled(node, call) for node in nodes)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_random_histories_end_each_call_once(seed: int) -> None:
+    """Consumers answer, raise, stop, leave and come; routers are killed: each call ends once, and nothing is left."""
+    chance = random.Random(seed)
+    net = MeshNetwork(settings=Settings(recovery_seconds=0.0, hedge_unbounded=("compute",), hedge_sample=0.3))
+    net.advance(2.0)
+    apis = [net.process(f"api-{router}", router=router) for router in "abc"]
+    nodes = serve(net, *(chance.choice("abc") for _ in range(4)), credit=chance.choice([1, 2, 8]))
+    calls: list[Call] = []
+    made = 0
+    for _ in range(120):
+        step = chance.random()
+        if step < 0.4:
+            terms = {"exception_wins": chance.random() < 0.5}
+            calls.append(ask(net, chance.choice(apis), chance.choice([2, 3]), chance.choice([0.0, 0.01, 0.1]), **terms))
+        elif step < 0.8:
+            node = chance.choice(nodes)
+            requests = [m for m in node.inbox if m.kind is Kind.REQUEST]
+            if requests:
+                request = chance.choice(requests)
+                node.inbox.remove(request)
+                header = request.header
+                kind = Kind.FAULT if chance.random() < 0.2 else Kind.REPLY
+                node.send(
+                    kind, b"1", key=request.key, hops=header.hops, attempt=header.attempt, consumer=header.consumer,
+                    format=1,
+                )  # fmt: skip
+        elif step < 0.84 and len(nodes) > 1:
+            nodes.pop(chance.randrange(len(nodes))).uplink.close()
+            net.run()
+        elif step < 0.88:
+            made += 1
+            nodes.append(net.process(f"new-{made}", router=chance.choice("abc")))
+            nodes[-1].register("compute", credit=2)
+        elif step < 0.92 and calls:
+            call = chance.choice(calls)
+            if not call.ends:
+                call.process.send(Kind.CANCEL, key=call.key)
+                calls.remove(call)
+        else:
+            net.advance(chance.choice([0.005, 0.05, 0.3]))
+        check(net)
+        assert all(len(call.ends) <= 1 for call in calls)
+        check_processes(net)
+    net.advance(100.0)
+    assert all(len(call.ends) == 1 for call in calls)
+    check(net)
+    for host in net.hosts.values():
+        assert host.router.in_flight == 0
 
 
 def test_kinds_of_records_say_which_delivery_was_overtaken() -> None:
