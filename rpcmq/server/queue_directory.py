@@ -34,7 +34,10 @@ class QueueDirectory:
 
     def __init__(self, path: str) -> None:
         self.path = Path(path)
-        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except FileExistsError:
+            raise NotADirectoryError(errno.ENOTDIR, "queue.dir must be a directory, and this is none", path) from None
         file = self._open("router.lock", os.O_CREAT)
         if not _lock(file):
             pid = os.read(file, 20).decode(errors="replace").strip()

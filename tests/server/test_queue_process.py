@@ -154,7 +154,8 @@ def test_a_directory_that_cannot_be_used_is_named(start: Start, tmp_path: Path) 
     (tmp_path / "queue").write_text("a file")
     process = start()
     eventually(lambda: state(process) == "unavailable")
-    assert str(tmp_path / "queue") in process.view()["why"]
+    why = process.view()["why"]
+    assert str(tmp_path / "queue") in why and "queue.dir must be a directory" in why
 
 
 def test_a_directory_that_could_not_be_used_is_used_as_soon_as_it_can_be(start: Start, tmp_path: Path) -> None:
