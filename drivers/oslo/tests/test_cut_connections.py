@@ -26,14 +26,13 @@ class Wire:
         self.url = f"rpcmq://127.0.0.1:{self._listener.getsockname()[1]}/"
         self._is_cut = False
         self._sockets: list[socket.socket] = []
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._is_closed = False
+        self._accepting = threading.Thread(target=self._accept, daemon=True)
+        self._accepting.start()
 
     def _accept(self) -> None:
-        while True:
-            try:
-                near, _ = self._listener.accept()
-            except OSError:
-                return
+        while not self._is_closed:
+            near, _ = self._listener.accept()
             if self._is_cut:
                 near.close()
                 continue
@@ -48,8 +47,9 @@ class Wire:
                 sink.sendall(data)
         except OSError:
             pass  # it was cut
-        for each in (source, sink):
-            _shut(each)
+        _shut(sink)
+        # By who reads it: eventlet would take whoever gets its number next for the same one.
+        source.close()
 
     def cut(self) -> None:
         self._is_cut = True
@@ -62,6 +62,9 @@ class Wire:
 
     def close(self) -> None:
         self.cut()
+        self._is_closed = True
+        socket.create_connection(self._listener.getsockname()).close()
+        self._accepting.join(10)
         self._listener.close()
 
 
@@ -107,4 +110,3 @@ def _shut(each: socket.socket) -> None:
         each.shutdown(socket.SHUT_RDWR)
     except OSError:
         pass  # by the other side, before
-    each.close()
