@@ -90,7 +90,7 @@ def gateway_command(
     Each has a token, whose rights are verbs and topic patterns like those of a key:
 
     \b
-    rpcmq gateway token add web --allow 'call:compute.#' --allow 'subscribe:disk.#'
+    rpcmq gateway token add web --allow 'call,subscribe:compute.#'
     rpcmq gateway --pages ./site
 
     The client for browsers and Node is served as /rpcmq.js. SIGTERM and SIGINT stop the gateway when
@@ -188,7 +188,7 @@ def add_command(
     """Make the token NAME, and print it: it cannot be shown again, for the file has only its hash.
 
     \b
-    rpcmq gateway token add web --allow 'call,cast:compute.#' --allow 'subscribe:disk.#' --expires 90d
+    rpcmq gateway token add web --allow 'call,cast:compute.#' --expires 90d
     """
     _check_installed()
     from rpcmq.adapters.rights import parse_right

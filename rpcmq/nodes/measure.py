@@ -36,7 +36,9 @@ class Measure:
     def __init__(self, node: object, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         own = type(node)
-        names = (*vars(own).values(), *vars(sys.modules[own.__module__]).values())
+        module = vars(sys.modules[own.__module__])
+        # Not __builtins__ and the like, which are everybody's: an interpreter keeps its last value there.
+        names = (*vars(own).values(), *(each for name, each in module.items() if not name.startswith("__")))
         self._left: list[object] = [node, *(each for each in names if not _is_shared(each))]
         self._seen = set(map(id, self._left))
         self.size_bytes = 0

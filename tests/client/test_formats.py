@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rpcmq.client import Client, sender
+from rpcmq.client import Client, streaming_calls
 from rpcmq.errors import PayloadError, PayloadRefused, RemoteError
 from rpcmq.payload import Codec, Format
 from rpcmq.testing import eventually
@@ -79,7 +79,7 @@ def test_json_to_a_consumer_that_accepts_nothing_else(client, serve, formats):
 
 
 def test_formats_are_remembered_of_a_bounded_number_of_topics(client, serve, monkeypatch):
-    monkeypatch.setattr(sender, "_MOST_TOPICS", 3)
+    monkeypatch.setattr(streaming_calls, "_MOST_TOPICS", 3)
     serve(Compute(), codec=JSON_ONLY)
     for n in range(5):
         serve(Compute(), topic=f"compute-{n}", codec=JSON_ONLY)

@@ -11,7 +11,7 @@ import rpcmq
 from rpcmq import CallOptions
 from rpcmq.errors import UsageError
 from rpcmq.testing import eventually
-from tests.client.endpoints import Compute, message
+from tests.client.endpoints import Compute, message, topic
 from tests.from_threads import each_shell, new_event
 
 client_shell = each_shell
@@ -131,11 +131,12 @@ def test_wrong_options_are_named(client, options, text):
         CallOptions(**options)
 
 
-def test_one_is_no_hedge_and_false_switches_a_default_off(connect, backends):
+def test_one_is_no_hedge_and_false_switches_a_default_off(router, connect, backends):
     slow, fast = backends
     client = connect(topic_options={"compute": CallOptions(first_of=2, idempotent=True)})
     assert client.call(None, "compute", WHO, 30) == "fast"
     slow.go_on.set()
+    eventually(lambda: topic(router)["in_flight"] == 0)
     for options in ({"first_of": 1}, {"hedge_after": False}):
         begun = slow.begun + fast.begun
         client.call(None, "compute", WHO, 30, **options)

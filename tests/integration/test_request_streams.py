@@ -127,6 +127,7 @@ def test_a_reader_that_stands_still_makes_nobody_grow_and_holds_up_nobody(
 
 def test_a_connection_that_is_cut_again_and_again_loses_and_doubles_nothing(router: RouterProcess, reader: Program):
     with Proxy(router.url) as proxy, Client(proxy.url) as client:
+        client.connect(20)
         sizes = [100 * n for n in range(1, 301)]
         call = gevent.spawn(
             client.call, None, "files", message("store", body=rpcmq.stream(map(bytes, sizes))), timeout=60

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from asyncio import CancelledError
 from math import inf, nan
 from typing import Any
@@ -227,6 +228,13 @@ def test_a_node_within_its_bound_is_measured_and_stays() -> None:
     net.advance(11.0)
     size = plug_in_of(net.router, "hoards").size_bytes
     assert 150 * 8000 < size < 2 * 150 * 8000
+
+
+def test_what_the_interpreter_holds_is_not_the_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(builtins, "_", bytes(2 << 20), raising=False)
+    net, _ = network(plan_of(hostile.Hoards, max_bytes=1 << 20))
+    net.advance(11.0)
+    assert plug_in_of(net.router, "hoards").size_bytes < 1 << 20
 
 
 def test_an_ask_is_answered_once() -> None:

@@ -104,7 +104,9 @@ def test_formats_that_are_not_accepted() -> None:
         only_json.decode(PICKLE, pickle.dumps(1, 5))
     with pytest.raises(PayloadRefused, match=r"format dill is not accepted.*both ends must switch it on"):
         plain.decode(*with_dill.encode(function()))
-    for number in (0, 4, 200, -1):
+    with pytest.raises(PayloadRefused, match="payload format json with a stream is not accepted"):
+        with_dill.decode(4, b"")
+    for number in (0, 7, 200, -1):
         with pytest.raises(PayloadRefused, match=f"payload format {number} is not accepted"):
             with_dill.decode(number, b"")
 
