@@ -29,6 +29,7 @@ from rpcmq.server.authorized_keys import AUTHORIZED, ROUTER_KEY, AuthorizedKeys
 from rpcmq.server.mesh_secret import MESH_SECRET, read_mesh_secret
 from rpcmq.server.mesh_urls import wrong_peers
 from rpcmq.server.open_binds import open_binds
+from rpcmq.server.queue_key import NAME as QUEUE_SERVER_KEY
 from rpcmq.transport.curve import OLDEST_SAFE, check_libzmq, libzmq_version
 from rpcmq.transport.key_files import read_key_file
 from rpcmq.wire.bodies import MESH_TYPE
@@ -344,12 +345,18 @@ def _running(state: State, timeout: float) -> Iterator[Finding]:
 
 
 def _used(row: dict[str, Any], up: float) -> Iterator[Finding]:
+    if row["name"] == QUEUE_SERVER_KEY:
+        return  # the router's own, in no file
     about = f"key {row['name']}"
     since = f"since the router's start {up / 3600:.1f} h ago"
+    # Only one end of a link between routers proves its right at the other: which one it was says nothing.
+    rights = [right for right in row["rights"] if "mesh" not in right["verbs"]]
     if not row["connects"]:
+        if len(rights) < len(row["rights"]):
+            return
         yield Finding(WARN, about, f"was never used {since}", f"if nobody needs it: rpcmq keys revoke {row['name']}")
         return
-    for right in row["rights"]:
+    for right in rights:
         if not right["used"]:
             exchanges = "" if right["exchanges"] == [""] else f" in {','.join(right['exchanges'])}"
             text = f"{','.join(right['verbs'])} on {','.join(right['topics'])}{exchanges} was never used {since}"

@@ -110,6 +110,7 @@ def _request(command: Callable[..., None]) -> Callable[..., None]:
 )
 @click.option(
     "--stream",
+    multiple=True,
     metavar="NAME=@FILE",
     help="Send the bytes of a file as the argument NAME while the method reads them; of the standard input: NAME=@-.",
 )
@@ -122,7 +123,7 @@ def call_command(
     idempotent: bool,
     first_of: int | None,
     hedge_after: float | str | None,
-    stream: str | None,
+    stream: tuple[str, ...],
 ) -> None:
     """Call METHOD on one consumer of TOPIC and print what it returns, as JSON.
 
@@ -139,7 +140,7 @@ def call_command(
             "--first-of and --hedge-after have several servers run the method: add --idempotent if that does no harm"
         )
     with ExitStack() as stack:
-        if stream is not None:
+        if stream:
             arguments = request.message["args"]
             name, path = _stream(stream, arguments)
             arguments[name] = _standard_input() if path == "-" else stack.enter_context(_opened(path))
@@ -154,8 +155,11 @@ def call_command(
             print_result(item, compact=True)
 
 
-def _stream(given: str, arguments: Mapping[str, Any]) -> tuple[str, str]:
+def _stream(streams: Sequence[str], arguments: Mapping[str, Any]) -> tuple[str, str]:
     """The name of the argument that is a stream, and the path of the file that it comes from."""
+    if len(streams) > 1:
+        raise click.UsageError(f"a call takes one stream, and --stream is given {len(streams)} times")
+    (given,) = streams
     name, _, path = given.partition("=@")
     if not name or not path:
         raise click.UsageError(f"--stream {given!r}: expected name=@file, or name=@- for the standard input")

@@ -90,6 +90,14 @@ def test_a_wrong_stream_is_named(invoke: Invoke, system: SimpleNamespace, given:
     assert ended.returncode == 2 and said in ended.stderr
 
 
+def test_a_second_stream_is_refused(invoke: Invoke, system: SimpleNamespace, tmp_path: Path) -> None:
+    file = tmp_path / "body"
+    file.write_bytes(b"x")
+    streams = ("--stream", f"body=@{file}", "--stream", f"other=@{file}")
+    ended = invoke("call", "compute", "size", "factor=2", *streams, env=system.env)
+    assert ended.returncode == 2 and "a call takes one stream" in ended.stderr
+
+
 def test_items_of_nobody_are_not_waited_for(invoke: Invoke, system: SimpleNamespace) -> None:
     ended = invoke("call", "nobody", "items", "--multi", "--mandatory", env=system.env)
     assert (ended.returncode, ended.stdout) == (5, "") and "no consumer on 'nobody'" in ended.stderr

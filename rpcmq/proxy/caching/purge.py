@@ -32,7 +32,7 @@ class Purge:
     Attributes:
         kind: the property that counts.
         value: for URL the key (:func:`rpcmq.proxy.caching.keys.cache_key` of the URL), for PREFIX the beginning of
-            keys, for TAG a tag.
+            keys, for TAG a tag; for ALL it means nothing, and is empty whatever was given.
         at: time of the wall clock; responses to requests that were sent later are not meant.
         soft: whether the responses stay, as stale ones, rather than go.
     """
@@ -41,6 +41,11 @@ class Purge:
     value: str
     at: float
     soft: bool = False
+
+    def __post_init__(self) -> None:
+        if self.kind is PurgeKind.ALL:
+            # Stores look purges up by kind and value.
+            object.__setattr__(self, "value", "")
 
     def is_about(self, entry: StoredResponse) -> bool:
         """Whether ``entry`` is meant."""

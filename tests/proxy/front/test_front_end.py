@@ -229,6 +229,25 @@ def test_purges_reach_all_front_ends(world: World, query: str, goes: str, stays:
     assert not stays or (ask(one, stays).is_hit and ask(other, stays).is_hit)
 
 
+@pytest.mark.parametrize("query", ["url=http://a.example/a", "prefix=http://a.example/", "tag=news", "all=1"])
+@pytest.mark.parametrize("soft", [False, True])
+@pytest.mark.parametrize("has_directory", [False, True])
+def test_each_purge_is_seen_in_each_store(
+    world: World, tmp_path: Path, query: str, soft: bool, has_directory: bool
+) -> None:
+    def answer(exchange: Exchange) -> None:
+        fields = [("Cache-Control", "max-age=60"), ("Surrogate-Key", "news")]
+        exchange.send(ResponseHead(200, Headers(fields)), b"x")
+
+    world.configure(world.origin(answer).url, cache={"directory": str(tmp_path / "cache")} if has_directory else None)
+    front_end = world.front_end()
+    world.fetcher()
+    ask(front_end, "/a")
+    assert ask(front_end, "/a").is_hit
+    assert purge(front_end, query + "&soft=1" * soft)[0] == 200
+    assert not ask(front_end, "/a").is_hit
+
+
 def test_a_soft_purge_leaves_what_may_be_served_while_it_is_fetched_anew(world: World) -> None:
     front_end = world.start(counting("max-age=60, stale-while-revalidate=60"))
     ask(front_end, "/a")
@@ -262,7 +281,8 @@ def test_a_purge_that_means_nothing_is_refused(world: World, query: str) -> None
     assert status == 400 and answered["error"]
 
 
-def test_a_purge_while_a_response_is_on_its_way_is_not_undone_by_it(world: World) -> None:
+@pytest.mark.parametrize("query", ["url=http://a.example/a", "all=1"])
+def test_a_purge_while_a_response_is_on_its_way_is_not_undone_by_it(world: World, query: str) -> None:
     come, go = Event(), Event()
 
     def answer(exchange: Exchange) -> None:
@@ -273,7 +293,7 @@ def test_a_purge_while_a_response_is_on_its_way_is_not_undone_by_it(world: World
     front_end = world.start(answer)
     first = gevent.spawn(ask, front_end, "/a")
     assert come.wait(SECONDS)
-    assert purge(front_end, "url=http://a.example/a")[0] == 200
+    assert purge(front_end, query)[0] == 200
     second = gevent.spawn(ask, front_end, "/a")
     eventually(lambda: len(world.origins[0].requests) == 2)
     go.set()
