@@ -65,6 +65,8 @@ def tap_command(
 
     With --json each copy is an object on a line of its own.
     """
+    if {"*", "#"} & set(topic.split(".")):
+        raise click.UsageError(f"{topic!r} is a pattern, and a tap is on one topic: give its name")
     asked: dict[str, Any] = {"do": "start", "topic": topic, "payload": payload}
     asked["exchange"] = state.exchange or load_client_config(os.environ).exchange
     asked |= {name: value for name, value in (("seconds", duration), ("rate", rate), ("count", count)) if value}

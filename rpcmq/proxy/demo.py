@@ -74,7 +74,7 @@ class DemoOrigin:
         links = "".join(f'<li><a href="{each}">{each}</a> {escape(how)}</li>' for each, how in _PAGES.items())
         text = (
             f"<!doctype html><title>rpcmq proxy</title>\n<p>{path} was made at {strftime('%H:%M:%S')} by the origin, "
-            f"for the {count}. time.</p>\n<ul>{links}</ul>\n"
+            f"as answer no. {count}.</p>\n<ul>{links}</ul>\n"
         )
         exchange.send(ResponseHead(200, Headers(fields)), text.encode())
 

@@ -109,11 +109,11 @@ def test_the_demo_serves_a_cached_site(tmp_path: Path) -> None:
         assert found is not None
         ca, url = found.groups()
         first, again = fetched(url, ca), fetched(url, ca)
-        assert first[0] == 200 and "stored" in first[1] and "for the 1. time" in first[2]
+        assert first[0] == 200 and "stored" in first[1] and "as answer no. 1." in first[2]
         assert "; hit" in again[1] and again[2] == first[2]
         purge = re.search(r"'(http://\S+/purge\?tag=demo)'", "".join(lines))
         assert purge is not None and json.loads(fetched(purge[1], method="POST")[2])["purged"] == 1
-        assert "for the 2. time" in fetched(url, ca)[2]
+        assert "as answer no. 2." in fetched(url, ca)[2]
     assert not Path(ca).exists() and process.returncode in (0, 143)
 
 

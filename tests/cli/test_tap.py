@@ -97,3 +97,9 @@ def test_what_cannot_be_tapped_is_said(tapped: RouterProcess, invoke: Invoke, sy
     assert refused.stderr == (
         'rpcmq: this router has no node of type "tap": add [[node]] with type = "tap" to its configuration\n'
     )
+
+
+def test_a_pattern_is_no_topic(tapped: RouterProcess, invoke: Invoke) -> None:
+    for pattern in ("compute.#", "*.node-7"):
+        ended = invoke("tap", pattern, env={"RPCMQ_ROUTER": tapped.url})
+        assert ended.returncode == 2 and "is a pattern, and a tap is on one topic" in ended.stderr
