@@ -147,7 +147,7 @@ def _casts(asking: Child, verb: str, servers: list[Child], broker: Broker, secon
 
 
 def _handled(servers: list[Child], sent: float) -> list[dict[str, float]]:
-    """What each of ``servers`` has run once all has come, or the time is over."""
+    """Counts of each of ``servers`` once all has come, or the time is over."""
     end = perf_counter() + _PATIENCE
     while True:
         handled = [server.ask(0, do="look") for server in servers]

@@ -1,4 +1,4 @@
-"""What carries the messages of oslo.messaging: rpcmq's router or RabbitMQ, which can be killed and comes back."""
+"""Carriers of the messages of oslo.messaging: rpcmq's router or RabbitMQ, which can be killed and comes back."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ _MOST_CASTS = 10_000_000
 
 
 class Endpoint:
-    """What is served: a call, and a cast that is written down."""
+    """Endpoint with a call, and with a cast that is written down."""
 
     def __init__(self) -> None:
         self.noted: list[int] = []
