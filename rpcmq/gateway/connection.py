@@ -10,6 +10,7 @@ from typing import Any
 
 import gevent
 from gevent.event import Event
+from gevent.lock import Semaphore
 
 from rpcmq.adapters.rate_limits import RateLimitedLog
 from rpcmq.errors import RpcError
@@ -34,6 +35,8 @@ __all__ = ["Connection", "Pace", "Peer"]
 
 _RECEIVE_BYTES = 64 * 1024
 _SEND_BYTES = 64 * 1024
+#: Bytes of a message that is decoded only when it is its turn.
+_HEAVY_BYTES = 64 * 1024
 #: Bytes that a frame counts for, however short it is.
 _FRAME_BYTES = 1024
 #: Time that the other side has to answer a close (seconds).
@@ -73,6 +76,7 @@ class Connection:
     Args:
         sock: the socket, after the handshake.
         rest: bytes that have come after the handshake.
+        heavy_turn: of the messages that take long to be decoded, one of all connections has it.
         shed: called when more waits for all browsers than may.
     """
 
@@ -87,6 +91,7 @@ class Connection:
         times: TimeSettings,
         pace: Pace,
         log: RateLimitedLog,
+        heavy_turn: Semaphore,
         shed: Callable[[], None],
     ) -> None:
         self.peer = peer
@@ -98,6 +103,7 @@ class Connection:
         self._times = times
         self._pace = pace
         self._log = log
+        self._heavy_turn = heavy_turn
         self._shed = shed
         self._heard = self._began = monotonic()
         #: Time of a ping that nothing has come after; None: there is none.
@@ -234,6 +240,8 @@ class Connection:
         seen = self._websocket.seen
         for event in self._websocket.receive(data):
             match event:
+                case Received(text) if len(text) > _HEAVY_BYTES:
+                    self._receive_heavy(text)
                 case Received(text):
                     self._receive(text)
                 case Pinged(answer):
@@ -252,9 +260,20 @@ class Connection:
             self._heard, self._is_paused = monotonic(), False
         return False
 
+    def _receive_heavy(self, text: str) -> None:
+        """Take a message that keeps the loop busy: one at a time, and others have as much time after it."""
+        self._is_paused = True
+        with self._heavy_turn:
+            began = monotonic()
+            self._receive(text)
+            gevent.sleep(monotonic() - began)
+        self._heard, self._is_paused = monotonic(), False
+
     def _receive(self, text: str) -> None:
         try:
             self.perform(self.session.receive(monotonic(), text))
+            if self.session.token is not None:
+                self._websocket.accept()
         except Exception as error:
             self._log.error("internal error", f"a message of {self.peer} failed in the gateway", error)
             self.perform(self.session.close(INTERNAL_FAILURE, "the gateway failed; its log says how"))

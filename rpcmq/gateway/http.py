@@ -174,7 +174,10 @@ class Gate:
         return not name or _is_address(name) or name.lower().rstrip(".") in self._hosts
 
     def _is_own(self, origin: str, host: str) -> bool:
-        parts = urlsplit(origin)
+        try:
+            parts = urlsplit(origin)
+        except ValueError:
+            return False  # brackets that do not match, or with no address between them
         if self._is_tls and parts.scheme != "https":
             return False
         return parts.scheme in ("http", "https") and bool(host) and parts.netloc == host.lower()

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -29,6 +30,7 @@ __all__ = [
     "Refused",
     "Request",
     "Unusable",
+    "memory_of",
     "parse_message",
 ]
 
@@ -45,6 +47,8 @@ MAX_ID = 2**53 - 1
 _NAME_BYTES = 255
 _MOST_CREDIT = 1000
 _DEPTH = 100
+#: Bytes of memory that a value within a message takes at least, as an empty list or object does.
+_VALUE_BYTES = 64
 
 
 _CALL = {"topic", "exchange", "method", "args", "context", "timeout"}
@@ -197,6 +201,22 @@ class MessageCodec:
             head["id"] = number
         return self.encode(head | members)
 
+    def event_tail(self, topic: str, payload: Any) -> bytes:
+        """Return the message of an event without its beginning, for all who get it.
+
+        Raises:
+            PayloadError: it cannot be encoded, or is too long.
+        """
+        return self.encode({"topic": topic, "payload": payload})[1:]
+
+
+def memory_of(text: str) -> int:
+    """Return how many bytes of memory, about, the message ``text`` takes once it is decoded.
+
+    A short text can be a lot of values: "{}," is three bytes, and an object of 64.
+    """
+    return sys.getsizeof(text) + _VALUE_BYTES * (text.count(",") + text.count("[") + text.count("{"))
+
 
 def parse_message(codec: MessageCodec, text: str) -> Message:
     """Return the message in ``text``.
@@ -296,7 +316,11 @@ def _text(value: Mapping[str, Any], member: str) -> str:
     text = value.get(member, "")
     if type(text) is not str:
         raise UsageError(f"{member} is a text, not {short_repr(text)}")
-    if len(text.encode(errors="replace")) > _NAME_BYTES:
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError:
+        raise UsageError(f"{member} has half of a surrogate pair: {short_repr(text)}") from None
+    if size > _NAME_BYTES:
         raise UsageError(f"{member} has more than {_NAME_BYTES} bytes")
     return text
 

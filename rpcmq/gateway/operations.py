@@ -109,7 +109,11 @@ class Operations:
                     self._stream(requester, operation)
                     requester.end(request.id)
                 case "subscribe":
-                    operation.leave = self._subscriptions.add(request.topic, requester, request.id)
+                    leave = self._subscriptions.add(request.topic, requester, request.id)
+                    if self._running.get(request.id) is not operation:
+                        leave()  # it was stopped in the moment in which the router confirmed
+                        return
+                    operation.leave = leave
                     requester.result(request.id, None)
                     return
                 case _:

@@ -13,7 +13,7 @@ _CHUNK_BYTES = 64 * 1024
 
 
 class Total:
-    """Bytes that wait for all browsers together.
+    """Bytes of all connections together.
 
     Attributes:
         most: the bound.

@@ -11,6 +11,7 @@ from time import monotonic, time
 from typing import Any
 
 import gevent
+from gevent.lock import Semaphore
 from gevent.pool import Pool
 from gevent.server import StreamServer
 
@@ -37,6 +38,8 @@ __all__ = ["Gateway"]
 
 #: Connections that have not got to a WebSocket yet, beside those that have.
 _MOST_BEGINNING = 100
+#: Bytes of the first message of a connection, of which nothing is known yet.
+_HELLO_BYTES = 4096
 _TICK_SECONDS = 1.0
 #: Time in which closed connections may end by themselves (seconds).
 _LAST_SECONDS = 1.0
@@ -66,6 +69,8 @@ class Gateway:
         self._codec = MessageCodec(settings.message.max_bytes, settings.message.max_result_bytes)
         self._subscriptions = SharedSubscriptions(client, self._codec, limits.patterns)
         self._total = Total(limits.total_outgoing_bytes)
+        self._held = Total(limits.total_request_bytes)
+        self._heavy_turn = Semaphore(1)
         self._connections: set[Connection] = set()
         self._addresses = Places(limits.connections_per_address)
         self._token_places = Places(limits.connections_per_token)
@@ -150,6 +155,7 @@ class Gateway:
             "requests": sum(len(session.running) - len(session.subscriptions) for session in sessions),
             "subscriptions": sum(len(session.subscriptions) for session in sessions),
             "patterns": len(self._subscriptions),
+            "request_bytes": self._held.size,
             "outgoing_bytes": self._total.size,
             "opened": self._counts["opened"],
             "pages": self._counts["pages"],
@@ -181,6 +187,9 @@ class Gateway:
             # A port is scanned, a browser changes its mind, or refuses the certificate.
             self._refused["broken"] += 1
             self._plain_log.debug("connection of %s broke: %s", address, error)
+        except Exception as error:
+            self._refused["internal error"] += 1
+            self._log.error("internal error", f"a connection of {address} failed in the gateway", error)
         finally:
             sock.close()
             if is_counted:
@@ -247,16 +256,23 @@ class Gateway:
             "ping_seconds": times.ping_seconds,
         }
         session_limits = SessionLimits(
-            limits.requests, limits.subscriptions, limits.messages_per_second, settings.access.tracebacks, told
+            limits.requests,
+            limits.request_bytes,
+            limits.subscriptions,
+            limits.messages_per_second,
+            settings.access.tracebacks,
+            told,
         )
-        session = Session(self._codec, session_limits, self._exchange, self._finder(peer), self._rate_of, now)
+        session = Session(
+            self._codec, session_limits, self._exchange, self._finder(peer), self._rate_of, self._held, now
+        )
         operations = Operations(
             self._client, self._subscriptions, self._exchange, times.call_seconds, times.max_call_seconds
         )
         return Connection(
-            sock, peer, WebSocket(settings.message.max_bytes), session, operations,
+            sock, peer, WebSocket(settings.message.max_bytes, _HELLO_BYTES), session, operations,
             Outbox(limits.outgoing_bytes, self._total), times, Pace(limits.bytes_per_second, now), self._log,
-            self._shed,
+            self._heavy_turn, self._shed,
         )  # fmt: skip
 
     @contextmanager
@@ -304,12 +320,18 @@ class Gateway:
 
     def _problem_of(self, token: Token, peer: Peer) -> str:
         """Say why ``peer`` may not use ``token``; a place is taken for it if it may."""
+        if problem := self._unfit(token, peer):
+            return problem
+        if not self._token_places.take(token.name):
+            most = self._token_places.most
+            return f"token {token.name!r} has more connections than limits.connections_per_token = {most}"
+        return ""
+
+    def _unfit(self, token: Token, peer: Peer) -> str:
         if not token.is_valid(time()):
             return f"token {token.name!r} has expired"
         if token.origins is not None and peer.origin not in token.origins:
             return f"token {token.name!r} is not for pages of {peer.origin or 'no origin'}"
-        if not self._token_places.take(token.name):
-            return f"token {token.name!r} has more connections than limits.connections_per_token"
         return ""
 
     def _rate_of(self, token: Token) -> TokenBucket | None:
@@ -327,7 +349,6 @@ class Gateway:
 
     def _refresh_tokens(self) -> None:
         self._read_tokens()
-        wall = time()
         for connection in list(self._connections):
             had = connection.token
             if had is None:
@@ -335,8 +356,8 @@ class Gateway:
             now = self._tokens.by_name(had.name)
             if now is None or now.sha256 != had.sha256:
                 connection.perform(connection.session.token_changed(None, f"token {had.name!r} was revoked"))
-            elif not now.is_valid(wall):
-                connection.perform(connection.session.token_changed(None, f"token {had.name!r} has expired"))
+            elif problem := self._unfit(now, connection.peer):
+                connection.perform(connection.session.token_changed(None, problem))
             elif now != had:
                 connection.perform(connection.session.token_changed(now, ""))
         for name in [name for name in self._buckets if self._tokens.by_name(name) is None]:

@@ -44,12 +44,19 @@ from rpcmq.gateway.messages import (
     Refused,
     Request,
     Unusable,
+    memory_of,
     parse_message,
 )
+from rpcmq.gateway.outbox import Total
+from rpcmq.gateway.request_memory import RequestMemory
 from rpcmq.gateway.tokens import Token
 from rpcmq.gateway.told_errors import INTERNAL_ERROR, Draining, told_error
 
-__all__ = ["Session", "SessionLimits", "SessionState", "event_tail"]
+__all__ = ["Session", "SessionLimits", "SessionState"]
+
+
+#: Requests that may go on for ever, and so end with the right to them.
+_LASTING = ("stream", "subscribe")
 
 
 @dataclass(frozen=True)
@@ -61,6 +68,7 @@ class SessionLimits:
     """
 
     requests: int = 64
+    request_bytes: int = 32 * 1024 * 1024
     subscriptions: int = 100
     messages_per_second: float = 100.0
     tracebacks: bool = False
@@ -85,6 +93,7 @@ class Session:
         exchange: of a request that names none.
         find_token: returns the token that a text is, or why it is refused.
         rate_of: returns the bucket that all connections of a token share; None: no limit.
+        held: bytes of memory that the requests of all connections take, about.
     """
 
     def __init__(
@@ -94,6 +103,7 @@ class Session:
         exchange: str,
         find_token: Callable[[str], Token | str],
         rate_of: Callable[[Token], TokenBucket | None],
+        held: Total,
         now: float,
     ) -> None:
         self._codec = codec
@@ -101,6 +111,9 @@ class Session:
         self._exchange = exchange
         self._find_token = find_token
         self._rate_of = rate_of
+        self._memory = RequestMemory(limits.request_bytes, held)
+        #: Credits of each stream that cost nothing of the rate.
+        self._free_credits: Counter[int] = Counter()
         self.state = SessionState.NEW
         self.token: Token | None = None
         self.client = ""
@@ -143,9 +156,9 @@ class Session:
         if isinstance(message, Hello):
             return self.close(POLICY_VIOLATION, "hello is the first message only")
         match message:
-            # What is about a request that runs has no rate of its own: each has as many as it has items, and one end.
-            case Credit(number, count) if number in self.running:
-                return [Grant(number, count)] if self.running[number].op == "stream" else []
+            # What is about a request that runs costs nothing of the rate: a credit for each item, and one end.
+            case Credit(number) if number in self.running:
+                return self._credit(now, message)
             case Cancel(number) if number in self.running:
                 return self._cancel(number)
         if limited := self._limited(now, message):
@@ -154,7 +167,7 @@ class Session:
             case Ping(number):
                 return self._send("pong", number)
             case Request():
-                return self._start(message)
+                return self._start(message, memory_of(text))
         return []  # about one that has ended meanwhile
 
     def _begin(self, message: object) -> list[Effect]:
@@ -189,7 +202,7 @@ class Session:
             return self._fail(message.id, Overloaded(text, {"retry_after": round(wait, 3)}))
         return []
 
-    def _start(self, request: Request) -> list[Effect]:
+    def _start(self, request: Request, size: int) -> list[Effect]:
         number = request.id
         if number in self.running:
             self.counts["unusable"] += 1
@@ -203,14 +216,29 @@ class Session:
         if running >= most:
             self.counts["beyond a limit"] += 1
             return self._fail(number, Overloaded(f"more {name} at a time than limits.{name} = {most}"))
+        if full := self._memory.refuse(size):
+            self.counts["beyond a limit"] += 1
+            return self._fail(number, full)
         if problem := self._denied(request):
             self.counts["denied"] += 1
             return self._fail(number, problem)
         self.running[number] = request
+        self._memory.add(number, size)
         if is_subscription:
             self.subscriptions[number] = 0
+        elif request.op == "stream":
+            self._free_credits[number] = 1
         self.counts[request.op] += 1
         return [Start(request)]
+
+    def _credit(self, now: float, message: Credit) -> list[Effect]:
+        if self.running[message.id].op != "stream":
+            return []
+        if self._free_credits[message.id]:
+            self._free_credits[message.id] -= 1
+        elif limited := self._limited(now, message):
+            return limited
+        return [Grant(message.id, message.count)]
 
     def _denied(self, request: Request) -> AccessDenied | None:
         assert self.token is not None
@@ -263,7 +291,10 @@ class Session:
         Raises:
             PayloadError: it cannot be sent; the stream is to end with that.
         """
-        return [Send(self._codec.message("item", number, value=value))] if number in self.running else []
+        if number not in self.running:
+            return []
+        self._free_credits[number] += 1
+        return [Send(self._codec.message("item", number, value=value))]
 
     def progress(self, number: int, value: Any, room: int) -> list[Effect]:
         """A call reports its progress, which is left out if it has more than ``room`` bytes."""
@@ -279,7 +310,7 @@ class Session:
         """A subscription has an event, which is lost if it has more than ``room`` bytes.
 
         Args:
-            tail: the message without its id, as :func:`event_tail` makes it; many share it.
+            tail: the message without its id, as :meth:`MessageCodec.event_tail` makes it; many share it.
         """
         lost = self.subscriptions.get(number)
         if lost is None:
@@ -321,8 +352,8 @@ class Session:
             return self.close(BAD_TOKEN, reason)
         self.token = token
         effects: list[Effect] = []
-        for number in list(self.subscriptions):
-            if problem := self._denied(self.running[number]):
+        for number, request in list(self.running.items()):
+            if request.op in _LASTING and (problem := self._denied(request)):
                 effects += [End(number), *self.failed(number, problem)]
         return effects
 
@@ -334,6 +365,8 @@ class Session:
         effects: list[Effect] = [End(number) for number in self.running]
         self.running.clear()
         self.subscriptions.clear()
+        self._free_credits.clear()
+        self._memory.clear()
         return [*effects, Close(code, reason)]
 
     # --- parts -------------------------------------------------------------------------------
@@ -341,6 +374,8 @@ class Session:
     def _forget(self, number: int) -> None:
         del self.running[number]
         self.subscriptions.pop(number, None)
+        self._free_credits.pop(number, None)
+        self._memory.drop(number)
 
     def _send(self, op: str, number: int | None = None, /, **members: Any) -> list[Effect]:
         try:
@@ -360,12 +395,3 @@ class Session:
             except PayloadError:
                 continue  # what it drags along cannot be sent
         return []
-
-
-def event_tail(codec: MessageCodec, topic: str, payload: Any) -> bytes:
-    """Return the message of an event without its beginning, for all who get it.
-
-    Raises:
-        PayloadError: it cannot be encoded, or is too long.
-    """
-    return codec.encode({"topic": topic, "payload": payload})[1:]

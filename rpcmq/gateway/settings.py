@@ -113,6 +113,10 @@ class LimitSettings:
     connections_per_address: int = setting(100, COUNT, "connections at a time from one address")
     connections_per_token: int = setting(1000, COUNT, "connections at a time with one token")
     requests: int = setting(64, COUNT, "calls, casts and streams of a connection at a time")
+    request_bytes: int = setting(
+        32 * _MIB, BYTES, "bytes of memory, about, that the requests of a connection take while they run"
+    )
+    total_request_bytes: int = setting(256 * _MIB, BYTES, "bytes of memory, about, that the requests of all take")
     subscriptions: int = setting(100, COUNT, "subscriptions of a connection")
     patterns: int = setting(1000, COUNT, "different patterns to which all connections subscribe")
     messages_per_second: float = setting(100.0, RATE, "messages a second of a connection; 0: no limit")

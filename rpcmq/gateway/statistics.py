@@ -14,6 +14,7 @@ _GAUGES = {
     "requests": "Calls, casts and streams that run.",
     "subscriptions": "Subscriptions of browsers.",
     "patterns": "Different patterns among them.",
+    "request_bytes": "Bytes of memory, about, that requests take while they run.",
     "outgoing_bytes": "Bytes that wait for browsers.",
 }
 _COUNTERS = {

@@ -11,7 +11,6 @@ from gevent.lock import RLock
 from rpcmq import Client, Subscription
 from rpcmq.errors import Overloaded, PayloadError, RpcError
 from rpcmq.gateway.messages import MessageCodec
-from rpcmq.gateway.session import event_tail
 
 __all__ = ["Listener", "SharedSubscriptions"]
 
@@ -108,7 +107,7 @@ class SharedSubscriptions:
 
     def _event(self, shared: _Pattern, ctx: Any, topic: str, payload: Any) -> None:
         try:
-            tail = event_tail(self._codec, topic, payload)
+            tail = self._codec.event_tail(topic, payload)
         except PayloadError:
             self.unencodable += 1
             self._lose(shared, 1)

@@ -57,17 +57,23 @@ class WebSocket:
 
     Args:
         max_bytes: of a message.
+        first_bytes: of a message until :meth:`accept`; None: as of the others.
         is_client: the other end; of use in tests.
     """
 
-    def __init__(self, max_bytes: int, is_client: bool = False) -> None:
+    def __init__(self, max_bytes: int, first_bytes: int | None = None, is_client: bool = False) -> None:
         self._connection = Connection(ConnectionType.CLIENT if is_client else ConnectionType.SERVER)
         self._max_bytes = max_bytes
+        self._first_bytes = first_bytes
         self._pieces: list[str] = []
         self._size = self._frames = 0
         self._is_over = False
         #: Frames that came, and pieces of them: what the reading costs.
         self.seen = 0
+
+    def accept(self) -> None:
+        """Let messages have all ``max_bytes`` from now on."""
+        self._first_bytes = None
 
     def receive(self, data: bytes) -> Iterator[Received | Pinged | Closed | Violation]:
         """Take bytes of the other side. After :class:`Closed` and :class:`Violation` nothing more comes."""
@@ -108,6 +114,8 @@ class WebSocket:
         piece = str(event.data)
         self._size += len(piece) if piece.isascii() else len(piece.encode(errors="surrogatepass"))
         self._frames += 1
+        if self._first_bytes is not None and self._size > self._first_bytes:
+            return Violation(TOO_BIG, f"the first message has more than {self._first_bytes} bytes")
         if self._size > self._max_bytes:
             return Violation(TOO_BIG, f"a message has more bytes than message.max_bytes = {self._max_bytes}")
         # Each piece costs memory and work, however short it is.

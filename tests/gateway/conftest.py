@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -88,6 +89,12 @@ class Secrets:
         with edited_tokens(self.path) as tokens:
             tokens.append(Token(name, hash_of(secret), parsed, **fields))
         return secret
+
+    def change(self, name: str, *rights: str, **fields: Any) -> None:
+        """Give a token other rights and fields; its secret stays."""
+        parsed = tuple(parse_right(right, VERBS, VERBS) for right in rights)
+        with edited_tokens(self.path) as tokens:
+            tokens[:] = [replace(token, rights=parsed, **fields) if token.name == name else token for token in tokens]
 
     def remove(self, name: str) -> None:
         """Revoke a token."""

@@ -114,6 +114,12 @@ def test_any_origin_and_host_are_decided(origin: str, host: str) -> None:
         assert allowed == "https://app.example.org" or allowed.partition("://")[2] == host.lower()
 
 
+@pytest.mark.parametrize("origin", ["http://[", "http://[zz]:1", "https://]", "http://[::1"])
+def test_an_origin_whose_brackets_hold_no_address_is_refused(origin: str) -> None:
+    with pytest.raises(BadRequest, match=r"access\.origins"):
+        Gate((), (), False).check_origin(HttpRequest("GET", "/rpcmq", {"origin": origin, "host": "localhost"}))
+
+
 def test_the_address_is_the_last_that_is_no_proxy() -> None:
     request = HttpRequest("GET", "/", {"x-forwarded-for": "1.1.1.1, 203.0.113.9, 10.0.0.2"})
     assert client_address(request, "198.51.100.1", ()) == "198.51.100.1"

@@ -15,25 +15,26 @@ from rpcmq.adapters.rights import parse_right
 from rpcmq.errors import CallTimeout, RemoteError
 from rpcmq.gateway.effects import BAD_TOKEN, INVALID_DATA, POLICY_VIOLATION, Close, Effect, End, Grant, Send, Start
 from rpcmq.gateway.messages import MAX_ID, MessageCodec, Request
-from rpcmq.gateway.session import Session, SessionLimits, SessionState, event_tail
+from rpcmq.gateway.outbox import Total
+from rpcmq.gateway.session import Session, SessionLimits, SessionState
 from rpcmq.gateway.tokens import VERBS, Token
 
 TOKEN = Token("web", "0" * 64, (parse_right("all:a.#,b", VERBS, VERBS),))
 CODEC = MessageCodec(1 << 16, 1 << 16)
 
 
-def session(limits: SessionLimits | None = None, token: Token = TOKEN) -> Session:
+def session(limits: SessionLimits | None = None, token: Token = TOKEN, held: Total | None = None) -> Session:
     def find(secret: str) -> Token | str:
         return token if secret == "good" else "the token is unknown"
 
     def rate(_: Token) -> TokenBucket | None:
         return None
 
-    return Session(CODEC, limits or SessionLimits(messages_per_second=0), "", find, rate, 0.0)
+    return Session(CODEC, limits or SessionLimits(messages_per_second=0), "", find, rate, held or Total(1 << 28), 0.0)
 
 
-def opened(limits: SessionLimits | None = None, token: Token = TOKEN) -> Session:
-    made = session(limits, token)
+def opened(limits: SessionLimits | None = None, token: Token = TOKEN, held: Total | None = None) -> Session:
+    made = session(limits, token, held)
     told(made.receive(0.0, '{"op": "hello", "version": 1, "token": "good"}'))
     assert made.state is SessionState.OPEN
     return made
@@ -193,7 +194,7 @@ def test_events_beyond_the_room_are_lost_and_told_before_the_next() -> None:
     made = opened()
     say(made, op="subscribe", id=1, pattern="a.#")
     assert told(made.result(1, None)) == {"op": "result", "id": 1, "value": None}
-    tail = event_tail(CODEC, "a.x", {"free": 3})
+    tail = CODEC.event_tail("a.x", {"free": 3})
     assert made.event(1, tail, 10) == made.event(1, tail, 10) == []
     lost, event = made.event(1, tail, 1000)
     assert told([lost]) == {"op": "lost", "id": 1, "count": 2}
@@ -208,7 +209,9 @@ def test_the_rate_spares_what_is_about_requests_that_run() -> None:
     made = opened(SessionLimits(messages_per_second=2))
     call(made, 1, op="stream")
     assert told(say(made, op="ping", id=2)) == {"op": "pong", "id": 2}
-    assert all(say(made, op="credit", id=1, count=1) == [Grant(1, 1)] for _ in range(100))
+    for number in range(100):
+        assert told(made.item(1, number))["value"] == number
+        assert say(made, op="credit", id=1, count=1) == [Grant(1, 1)]
     refused = told(call(made, 3))["error"]
     assert refused["type"] == "Overloaded" and refused["details"] == {"retry_after": 0.5}
     assert isinstance(made.receive(10.0, '{"op":"call","id":4,"topic":"a","method":"m"}')[0], Start)
@@ -218,6 +221,33 @@ def test_the_rate_spares_what_is_about_requests_that_run() -> None:
             break
     else:
         raise AssertionError("never cut off")
+
+
+def test_credits_beyond_the_items_of_a_stream_count_as_messages() -> None:
+    made = opened(SessionLimits(messages_per_second=10))
+    call(made, 1, op="stream")
+    effects = [say(made, op="credit", id=1, count=1000) for _ in range(100)]
+    # The call and nine of them are within the rate, one is free, ten more are let pass, and then it is an attack.
+    assert effects[:20] == [[Grant(1, 1000)]] * 20
+    assert effects[20] == [End(1), Close(POLICY_VIOLATION, "more messages than limits.messages_per_second = 10")]
+
+
+def test_requests_that_run_take_no_more_memory_than_may() -> None:
+    total = Total(100_000)
+    one, other = (
+        opened(SessionLimits(request_bytes=50_000, messages_per_second=0), held=total),
+        opened(SessionLimits(request_bytes=200_000, messages_per_second=0), held=total),
+    )
+    values: list[dict[str, int]] = [{}] * 400  # 1,600 bytes of text that are 50,000 of memory
+    assert isinstance(call(one, 1, args={"x": values})[0], Start)
+    error = told(call(one, 2, args={"x": values}))["error"]
+    assert error["type"] == "Overloaded" and "limits.request_bytes = 50000" in error["text"]
+    assert isinstance(call(other, 1, args={"x": values[:300]})[0], Start)
+    assert "limits.total_request_bytes = 100000" in told(call(other, 2, args={"x": values}))["error"]["text"]
+    one.result(1, None)
+    assert isinstance(call(other, 2, args={"x": values[:200]})[0], Start)
+    one.close(1000, ""), other.close(1000, "")
+    assert total.size == 0
 
 
 def test_while_it_drains_what_runs_goes_on_and_new_ones_are_refused() -> None:
@@ -323,7 +353,7 @@ class Conversations(RuleBasedStateMachine):
 
     @rule(number=st.integers(1, 9), room=st.sampled_from([0, 1000]))
     def happen(self, number: int, room: int) -> None:
-        tail = event_tail(CODEC, "a", 1)
+        tail = CODEC.event_tail("a", 1)
         for effects in (self.session.event(number, tail, room), self.session.item(number, 1)):
             assert not effects or number in self.open
 

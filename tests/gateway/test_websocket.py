@@ -57,6 +57,18 @@ def test_a_message_is_refused_as_soon_as_it_is_too_long() -> None:
     assert code_of(frame(TEXT, "ä".encode() * 600)) == 1009
 
 
+def test_the_first_message_is_short_and_later_ones_may_be_long() -> None:
+    websocket = WebSocket(1000, 100)
+    assert list(websocket.receive(frame(TEXT, b"x" * 100))) == [Received("x" * 100)]
+    websocket.accept()
+    assert list(websocket.receive(frame(TEXT, b"x" * 1000))) == [Received("x" * 1000)]
+    (found,) = WebSocket(1000, 100).receive(frame(TEXT, b"x" * 101))
+    assert isinstance(found, Violation) and (found.code, found.reason) == (
+        1009,
+        "the first message has more than 100 bytes",
+    )
+
+
 def test_fragments_without_an_end_are_bounded() -> None:
     frames = [frame(TEXT, is_last=False), *[frame(CONTINUATION, is_last=False)] * 5000]
     websocket = WebSocket(1000)
