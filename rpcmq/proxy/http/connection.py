@@ -10,6 +10,8 @@ from math import inf
 from time import monotonic
 from typing import Any
 
+import gevent
+
 from rpcmq.proxy.http.errors import ClientGone, HttpError, RefusedRequest
 from rpcmq.proxy.http.exchange import Exchange
 from rpcmq.proxy.http.heads import error_head, response_bytes
@@ -24,6 +26,8 @@ _HEAD_BYTES = 16 * 1024
 _BODY_BYTES = 256 * 1024
 #: Bytes that are handed to the kernel at once.
 _SEND_BYTES = 256 * 1024
+#: Bytes after which a peer that is as fast as this process lets others have their turn.
+_TURN_BYTES = 512 * 1024
 #: Bytes and seconds of a refused request that are still read, so that its client reads the answer rather than a reset.
 _LINGER_BYTES = 512 * 1024
 _LINGER_SECONDS = 2.0
@@ -52,7 +56,7 @@ class ServerConnection:
 
     __slots__ = (
         "_counters", "_handler", "_is_moving", "_is_reading", "_limits", "_mark", "_mark_moved", "_moved", "_parser",
-        "_served", "_socket", "deadline", "expired", "is_busy", "is_last", "is_lost", "peer", "scheme",
+        "_served", "_socket", "_turn", "deadline", "expired", "is_busy", "is_last", "is_lost", "peer", "scheme",
     )  # fmt: skip
 
     def __init__(
@@ -71,6 +75,7 @@ class ServerConnection:
         self._counters = counters
         self._parser = RequestParser(limits)
         self._served = 0
+        self._turn = 0
         #: Whether the present request is the connection's last.
         self.is_last = False
         #: Whether a request is being answered.
@@ -165,6 +170,7 @@ class ServerConnection:
             parser.feed(data)
             if requests:
                 return requests.popleft()
+            self._take_turn(len(data))
             if parser.in_head and not has_begun:
                 has_begun = True
                 self.deadline = monotonic() + limits.header_seconds
@@ -238,6 +244,8 @@ class ServerConnection:
         Raises:
             ClientGone, RefusedRequest: see :meth:`Exchange.body`.
         """
+        if self._parser.refused is not None:
+            raise self._parser.refused  # which came with what was read before
         self._is_reading = self._is_moving = True
         try:
             data = self._socket.recv(_BODY_BYTES)
@@ -252,6 +260,7 @@ class ServerConnection:
             self.is_lost = True
             raise ClientGone("the connection ended within the request")
         self._moved += len(data)
+        self._take_turn(len(data))
         self._parser.feed(data)
         if self._parser.refused is not None and not request.is_complete:
             raise self._parser.refused
@@ -272,11 +281,20 @@ class ServerConnection:
                     count = self._socket.send(view[sent : sent + _SEND_BYTES])
                     self._moved += count
                     sent += count
+            if sent >= _SEND_BYTES:
+                self._take_turn(sent)
         except OSError as error:
             self.is_lost = True
             raise ClientGone(f"the client cannot be written to: {error}") from None
         finally:
             self._is_moving = False
+
+    def _take_turn(self, size: int) -> None:
+        # A socket that is always ready never lets go of the loop by itself.
+        self._turn += size
+        if self._turn >= _TURN_BYTES:
+            self._turn = 0
+            gevent.sleep(0)
 
     def abort(self) -> None:
         """Reset the connection, so that the client knows that its response is not complete."""

@@ -90,7 +90,10 @@ class Exchange:
         chunks = request.chunks
         while True:
             while chunks:
-                yield chunks.popleft()
+                # Small chunks go on together: each piece costs those behind this as much as a large one.
+                piece = chunks.popleft() if len(chunks) == 1 else b"".join(chunks)
+                chunks.clear()
+                yield piece
             if request.is_complete:
                 return
             self._connection.read_body(request)

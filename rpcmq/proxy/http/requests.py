@@ -25,6 +25,8 @@ _PLAIN = frozenset(
 )
 #: Bytes of the line ends and separators of a field.
 _FIELD_OVERHEAD = 4
+#: Bytes that the frame of a chunk may have for each byte in it: chunks of one byte have five, without extensions.
+_FRAMING_OF_A_BYTE = 8
 
 
 class Request:
@@ -86,6 +88,8 @@ class RequestParser:
 
     :meth:`feed` puts what has come into ``requests``. What cannot be served ends the stream: ``refused`` is then the
     answer that is due once the requests before it are answered. Trailers are dropped.
+
+    A request that asks for another protocol than WebSocket is one of HTTP like any other, with its body.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -102,19 +106,27 @@ class RequestParser:
         self._new = Request()
         self._url = b""
         self._size = 0
-        self._raw = 0
+        #: Bytes since the present request began to come in chunks, and since anything whole has come.
+        self._raw = self._silent = 0
+        self._has_moved = False
         self._is_last = False
+        self._is_resuming = False
 
     def feed(self, data: bytes) -> None:
         """Take what has come; see above."""
-        if self.refused is not None or self._is_last:
-            return
-        was_in_head = self.in_head
+        while data and self.refused is None and not self._is_last:
+            was_open = self._open
+            rest = self._parsed(data)
+            if self.refused is None:
+                self._check_size(len(data), was_open)
+            data = rest
+
+    def _parsed(self, data: bytes) -> bytes:
+        """Parse ``data``; return what comes after a request that asks for another protocol."""
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
-            self.rest = data[upgrade.args[0] :]
-            self._after_upgrade()
+            return self._after_upgrade(data[upgrade.args[0] :])
         except httptools.HttpParserInvalidMethodError:
             self.refused = RefusedRequest(501, "its method is unknown to this server")
         except httptools.HttpParserCallbackError as error:
@@ -123,34 +135,55 @@ class RequestParser:
         except httptools.HttpParserError as error:
             if not self._is_last:
                 self.refused = RefusedRequest(400, f"it is malformed: {_shown(error)}")
-        if was_in_head and self.in_head:
-            # Fields are handed over when they are complete: one without an end is counted here.
-            self._raw += len(data)
-            if self._raw > self._limits.header_bytes + self._limits.target_bytes and self.refused is None:
-                self.refused = self._too_large()
+        return b""
 
-    def _after_upgrade(self) -> None:
-        """Go on in HTTP after a request that asks for another protocol, which is refused or taken later."""
-        request = self.requests[-1] if self.requests else None
-        if request is not None and request.upgrade == b"websocket" and request.method == b"GET":
+    def _check_size(self, size: int, was_open: Request | None) -> None:
+        """Refuse bytes that bring nothing: httptools keeps a field until it is complete, and drops the rest."""
+        limits = self._limits
+        self._silent = 0 if self._has_moved else self._silent + size
+        self._has_moved = False
+        if self._silent > limits.header_bytes + limits.target_bytes:
+            self.refused = self._too_large() if self.in_head else RefusedRequest(400, "a line of it has no end")
+        request = self._open
+        if request is not None and request is was_open and request.length is None:
+            self._raw += size
+            most = limits.header_bytes + (1 + _FRAMING_OF_A_BYTE) * request.received
+            if self._raw > most + limits.target_bytes:
+                self.refused = RefusedRequest(400, "its chunks are little more than their frames")
+
+    def _after_upgrade(self, rest: bytes) -> bytes:
+        """Go on after a request that asks for another protocol; return what is still to be parsed.
+
+        httptools takes all that follows its head for that protocol, and so the body, too.
+        """
+        request = self._new
+        if request.upgrade == b"websocket" and request.method == b"GET":
             self._is_last = True  # the bytes that follow are of that protocol if it is agreed upon
-            return
-        rest, self.rest = self.rest, b""
+            self.rest = rest
+            return b""
         self._parser = httptools.HttpRequestParser(self)
-        if rest:
-            self.feed(rest)
+        if not request.is_complete:
+            self._is_resuming = True
+            self._parser.feed_data(_framing_of(request))
+            self._is_resuming = False
+        return rest
 
     # --- what httptools calls ------------------------------------------------------------------
 
     def on_message_begin(self) -> None:
         """See httptools."""
-        self.in_head = True
+        if self._is_resuming:
+            return
+        self._has_moved = self.in_head = True
         self._new = Request()
         self._url = b""
-        self._size = self._raw = 0
+        self._size = 0
 
     def on_url(self, url: bytes) -> None:
         """See httptools."""
+        if self._is_resuming:
+            return
+        self._has_moved = True
         self._url += url
         if len(self._url) > self._limits.target_bytes:
             raise RefusedRequest(
@@ -159,6 +192,9 @@ class RequestParser:
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """See httptools."""
+        if self._is_resuming:
+            return
+        self._has_moved = True
         if not self.in_head:
             self._size += len(name) + len(value) + _FIELD_OVERHEAD
             if self._size > self._limits.header_bytes:
@@ -179,6 +215,8 @@ class RequestParser:
 
     def on_headers_complete(self) -> None:
         """See httptools."""
+        if self._is_resuming:
+            return
         parser, request = self._parser, self._new
         version = parser.get_http_version()
         if version not in ("1.1", "1.0"):
@@ -188,10 +226,14 @@ class RequestParser:
         request.method = parser.get_method()
         request.target = self._url
         _read_fields(request)
+        if request.upgrade and not parser.should_upgrade():
+            request.upgrade = b""  # Connection does not name it (RFC 9110 section 7.8)
+        if request.upgrade == b"websocket" and request.method == b"GET" and request.has_body:
+            raise RefusedRequest(400, "a request for WebSocket has no body")
         _check_target(request)
         if request.length is not None and request.length > self._limits.body_bytes:
             raise _body_too_large(self._limits)
-        self._size = 0
+        self._size = self._raw = 0
         self.in_head = False
         self._open = request
         self.requests.append(request)
@@ -200,6 +242,7 @@ class RequestParser:
         """See httptools."""
         request = self._open
         assert request is not None
+        self._has_moved = True
         request.received += len(body)
         if request.received > self._limits.body_bytes:
             raise _body_too_large(self._limits)
@@ -207,8 +250,12 @@ class RequestParser:
 
     def on_message_complete(self) -> None:
         """See httptools."""
-        request, self._open = self._open, None
+        request = self._open
         assert request is not None
+        self._has_moved = True
+        if request.upgrade and request.has_body and self._parser.should_upgrade():
+            return  # its body follows
+        self._open = None
         request.is_complete = True
         if not request.keep_alive:
             self._is_last = True
@@ -268,6 +315,13 @@ def _check_target(request: Request) -> None:
     request.host = authority.lower()
     request.headers = [(n, authority if n.lower() == b"host" else v) for n, v in request.headers]
     request.target = path if path.startswith(b"/") else b"/" + path
+
+
+def _framing_of(request: Request) -> bytes:
+    """A head with which a parser finds the end of the body of ``request``."""
+    length = b"Transfer-Encoding: chunked" if request.length is None else b"Content-Length: %d" % request.length
+    closes = b"" if request.keep_alive else b"Connection: close\r\n"
+    return b"POST / HTTP/1.1\r\nHost: a\r\n%s%s\r\n\r\n" % (closes, length)
 
 
 def _body_too_large(limits: Limits) -> RefusedRequest:

@@ -91,6 +91,47 @@ def test_a_request_to_upgrade_to_something_unknown_is_an_ordinary_one() -> None:
     assert [request.target for request in parsed(data).requests] == [b"/", b"/2"]
 
 
+INNER = b"GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n"
+FRAMED = {
+    "length": b"Content-Length: %d\r\n\r\n%s" % (len(INNER), INNER),
+    "chunks": b"Transfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n" % (len(INNER), INNER),
+}
+
+
+@pytest.mark.parametrize("upgrade", [b"h2c", b"TLS/1.0", b"websocket"])
+@pytest.mark.parametrize("framing", FRAMED)
+@pytest.mark.parametrize("cut", [0, 30, 85, 120])
+def test_the_body_of_a_request_that_asks_for_another_protocol_is_no_request(
+    upgrade: bytes, framing: str, cut: int
+) -> None:
+    head = b"POST /1 HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: " + upgrade + b"\r\n"
+    data = (head + FRAMED[framing]) * 2 + b"GET /2 HTTP/1.1\r\nHost: a\r\n\r\n"
+    parser = RequestParser(Limits())
+    parser.feed(data[:cut])
+    parser.feed(data[cut:])
+    assert parser.refused is None
+    assert [request.target for request in parser.requests] == [b"/1", b"/1", b"/2"]
+    assert [b"".join(request.chunks) for request in parser.requests] == [INNER, INNER, b""]
+    assert all(request.is_complete for request in parser.requests)
+
+
+def test_the_last_request_of_a_connection_may_ask_for_another_protocol_with_a_body() -> None:
+    fields = b"Connection: close, upgrade\r\nUpgrade: h2c\r\n"
+    parser = parsed(b"POST /1 HTTP/1.1\r\nHost: a\r\n" + fields + b"Content-Length: 2\r\n\r\nok" + INNER)
+    assert [b"".join(request.chunks) for request in parser.requests] == [b"ok"] and parser.refused is None
+
+
+def test_many_requests_that_ask_for_another_protocol_at_once() -> None:
+    data = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: h2c\r\n\r\n" * 5000
+    parser = parsed(data)
+    assert len(parser.requests) == 5000 and parser.refused is None
+
+
+def test_a_protocol_that_connection_does_not_name_is_not_asked_for() -> None:
+    parser = parsed(b"GET / HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\n\r\n" + INNER)
+    assert [request.upgrade for request in parser.requests] == [b"", b""]
+
+
 def test_bytes_after_an_upgrade_to_websocket_are_kept_apart() -> None:
     parser = parsed(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n\x81\x00")
     assert parser.requests[0].upgrade == b"websocket" and parser.rest == b"\x81\x00"
@@ -145,6 +186,7 @@ def test_bytes_after_an_upgrade_to_websocket_are_kept_apart() -> None:
         (431, b"GET / HTTP/1.1\r\nHost: a\r\nX: " + b"a" * 1000 + b"\r\n\r\n"),
         (431, b"GET / HTTP/1.1\r\nHost: a\r\n" + b"X: y\r\n" * 10 + b"\r\n"),
         (413, post(b"Content-Length: 51\r\n")),
+        (400, b"GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\nContent-Length: 1\r\n\r\n"),
     ],
 )  # fmt: skip
 def test_hostile_and_oversized_requests_are_refused(status: int, data: bytes) -> None:
@@ -173,6 +215,38 @@ def test_malformed_chunks_are_refused(body: bytes) -> None:
 def test_a_chunked_body_has_a_bound() -> None:
     parser = parsed(post(b"Transfer-Encoding: chunked\r\n"), b"20\r\n" + b"a" * 32 + b"\r\n", b"20\r\n" + b"a" * 32)
     assert parser.refused is not None and parser.refused.status == 413
+
+
+@pytest.mark.parametrize(
+    ("start", "piece"),
+    [
+        (b"2\r\nok\r\n2;", b"a" * 100),  # an extension
+        (b"2\r\nok\r\n", b"0" * 100),  # a size
+        (b"2\r\nok\r\n0\r\nX: ", b"a" * 100),  # a trailer
+        (b"2\r\nok\r\n0\r\n", b"x: y\r\n" * 5),  # trailers
+        (b"", b"1;" + b"a" * 96 + b"\r\nx\r\n"),
+    ],
+)
+def test_frames_of_chunks_have_a_bound(start: bytes, piece: bytes) -> None:
+    parser = RequestParser(LIMITS)
+    parser.feed(post(b"Transfer-Encoding: chunked\r\n", start))
+    for _ in range(40):
+        parser.feed(piece)
+    assert parser.refused is not None and not parser.requests[0].is_complete
+
+
+def test_small_chunks_are_no_fault() -> None:
+    parser = RequestParser(Limits())
+    parser.feed(post(b"Transfer-Encoding: chunked\r\n"))
+    for _ in range(1000):
+        parser.feed(b"1\r\nx\r\n" * 100)
+    parser.feed(b"0\r\n\r\n")
+    assert parser.refused is None and parser.requests[0].received == 100_000 and parser.requests[0].is_complete
+
+
+def test_empty_lines_before_a_request_have_a_bound() -> None:
+    parser = parsed(*[b"\r\n" * 50] * 20)
+    assert parser.refused is not None and parser.refused.status == 400
 
 
 def test_what_follows_a_refused_request_is_not_read() -> None:
