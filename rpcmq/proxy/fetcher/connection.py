@@ -64,14 +64,25 @@ class OriginConnection:
 
     def is_usable(self) -> bool:
         """Whether its origin has neither closed it nor said anything since the last response."""
+        sock = self.socket
         try:
             # Below the layer of TLS.
-            data = self.socket._sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+            data = sock._sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
         except BlockingIOError:
-            return True
+            return not self._is_tls or not sock.pending()
         except OSError:
             return False
-        return bool(data) and self._is_tls  # of TLS it may be a ticket
+        return bool(data) and self._is_tls and self._has_no_more_than_tickets()
+
+    def _has_no_more_than_tickets(self) -> bool:
+        self.socket.settimeout(0.0)
+        try:
+            self.socket.recv(1)
+        except (BlockingIOError, SSLWantReadError):
+            return True  # what came was of TLS itself
+        except OSError:
+            pass  # it is of no use
+        return False
 
     def exchange(
         self,

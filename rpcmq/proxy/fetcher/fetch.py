@@ -87,7 +87,7 @@ def fetch(
         origin.requests += 1
         was_sent = False
         try:
-            connection = origin.connection(is_checked=not may_repeat)
+            connection = origin.connection()
             was_sent = True
             framed = body if isinstance(body, bytes) else _chunked(body)
             try:

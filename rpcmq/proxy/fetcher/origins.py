@@ -16,10 +16,6 @@ from rpcmq.proxy.settings import OriginUrl, SiteSettings
 __all__ = ["Origin", "Origins"]
 
 
-#: Seconds for which a connection that was just used counts as open.
-_YOUNG_SECONDS = 0.5
-
-
 class Origin:
     """A server that has the site.
 
@@ -62,12 +58,11 @@ class Origin:
             self._down_until = monotonic() + self._site.down_seconds
             self.close_idle()
 
-    def connection(self, *, fresh: bool = False, is_checked: bool = True) -> OriginConnection:
+    def connection(self, *, fresh: bool = False) -> OriginConnection:
         """A connection that was kept, or a new one.
 
         Args:
             fresh: a new one.
-            is_checked: look whether one that was used just now is still open; others always are looked at.
 
         Raises:
             OriginUnreachable, OriginStalled: there is none.
@@ -76,10 +71,9 @@ class Origin:
         oldest = monotonic() - site.keep_seconds
         while idle and not fresh:
             connection = idle.pop()
-            if connection.idle_since >= oldest:
-                is_young = connection.idle_since >= oldest + site.keep_seconds - _YOUNG_SECONDS
-                if (is_young and not is_checked) or connection.is_usable():
-                    return connection
+            # Looked at in any case: bytes that nobody asked for would be taken for the next response.
+            if connection.idle_since >= oldest and connection.is_usable():
+                return connection
             connection.close()
         name = self.url.host if site.host == "" else site.host.rpartition(":")[0] or site.host
         return OriginConnection((self.url.host, self.url.port), self._context, name, site.connect_seconds)

@@ -9,6 +9,8 @@ __all__ = ["MalformedResponse", "ResponseParser"]
 _HEADER_BYTES = 128 * 1024
 _HEADER_COUNT = 256
 _FIELD_OVERHEAD = 4
+#: Bytes that the frame of a chunk may have for each byte in it: chunks of one byte have five, without extensions.
+_FRAMING_OF_A_BYTE = 8
 _MAX_INTERIM = 16
 _NO_BODY = frozenset((204, 304))
 
@@ -47,7 +49,9 @@ class ResponseParser:
         self.is_complete = False
         self.may_reuse = False
         self._size = 0
-        self._raw = 0
+        #: Bytes since anything whole has come, and those of the body with and without its frames.
+        self._silent = self._raw = self._received = 0
+        self._has_moved = False
         self._interim = 0
         self._status_text = b""
         self._is_interim = False
@@ -78,10 +82,18 @@ class ResponseParser:
             if not self._has_ended():
                 raise MalformedResponse(str(error)) from None
             self.may_reuse = False
-        if not had_head and not self.has_head:
-            self._raw += len(data)
-            if self._raw > 2 * _HEADER_BYTES:
-                raise MalformedResponse("its head has no end")
+        self._check_size(len(data), had_head)
+
+    def _check_size(self, size: int, had_head: bool) -> None:
+        """Refuse bytes that bring nothing: httptools keeps a field until it is complete, and drops the rest."""
+        self._silent = 0 if self._has_moved else self._silent + size
+        self._has_moved = False
+        if self._silent > 2 * _HEADER_BYTES:
+            raise MalformedResponse("a line of it has no end" if self.has_head else "its head has no end")
+        if had_head and not self.is_complete and self.length is None and not self.ends_with_connection:
+            self._raw += size
+            if self._raw > 2 * _HEADER_BYTES + (1 + _FRAMING_OF_A_BYTE) * self._received:
+                raise MalformedResponse("its chunks are little more than their frames")
 
     @property
     def fields(self) -> bytes:
@@ -111,6 +123,7 @@ class ResponseParser:
         if self.is_complete:
             self.may_reuse = False
             raise MalformedResponse("more than one response came")
+        self._has_moved = True
         self._status_text = b""
         self.headers = []
         self._size = 0
@@ -123,6 +136,7 @@ class ResponseParser:
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """See httptools."""
+        self._has_moved = True
         self._size += len(name) + len(value) + _FIELD_OVERHEAD
         if self._size > _HEADER_BYTES or len(self.headers) >= _HEADER_COUNT:
             raise MalformedResponse(f"its fields are more than {_HEADER_COUNT}, or longer than {_HEADER_BYTES} bytes")
@@ -152,6 +166,9 @@ class ResponseParser:
         if self._is_head or status in _NO_BODY:
             self.is_complete = True
             self.ends_with_connection = False
+            if self._is_head and self.length != 0:
+                # Some origins send the body all the same, later perhaps: it must not be the next response.
+                self.may_reuse = False
 
     def _find_framing(self) -> None:
         is_chunked = False
@@ -165,10 +182,12 @@ class ResponseParser:
                     is_chunked = True
         self.ends_with_connection = self.length is None and not is_chunked
         if self.ends_with_connection:
-            self.may_reuse = self._is_head or self.status in _NO_BODY
+            self.may_reuse = self.may_reuse and self.status in _NO_BODY
 
     def on_body(self, body: bytes) -> None:
         """See httptools."""
+        self._has_moved = True
+        self._received += len(body)
         if self._is_interim:
             raise MalformedResponse("an interim response has a body")
         if self.is_complete:

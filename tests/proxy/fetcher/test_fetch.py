@@ -5,11 +5,14 @@ from __future__ import annotations
 import socket
 import struct
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import gevent
 import pytest
+from gevent.event import Event
+from gevent.server import StreamServer
 
 from rpcmq.proxy.fetcher.fetch import Fetched, FetchFailed, fetch, request_head, request_lines
 from rpcmq.proxy.fetcher.health import HealthChecks
@@ -225,6 +228,49 @@ def test_more_than_was_announced_is_cut_and_not_taken_for_the_next_response() ->
     with raw_origin(OK + b"Content-Length: 2\r\n\r\nabHTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil") as url:
         origins = origins_of(url)
         assert [got(origins) for _ in range(3)] == [(200, b"ab")] * 3
+
+
+@contextmanager
+def origin_that_adds(more: bytes, certificates: Certificates | None = None) -> Iterator[tuple[OriginUrl, Event]]:
+    """An origin that keeps connections, and after each response sends ``more``, which nobody has asked for."""
+    added = Event()
+
+    def serve(sock: Any, peer: Any) -> None:
+        if certificates is not None:
+            sock = certificates.context.wrap_socket(sock, server_side=True)
+        with sock:
+            while sock.recv(65536):
+                sock.sendall(OK + b"Content-Length: 2\r\n\r\nab")
+                gevent.sleep(0.01)
+                sock.sendall(more)
+                added.set()
+
+    server = StreamServer(("127.0.0.1", 0), serve)
+    server.start()
+    try:
+        yield OriginUrl("https" if certificates else "http", "127.0.0.1", int(server.server_port or 0)), added
+    finally:
+        server.stop(0.0)
+
+
+@pytest.mark.parametrize("is_tls", [False, True])
+def test_bytes_that_come_after_a_response_are_not_the_next_response(tmp_path: Path, is_tls: bool) -> None:
+    certificates = Certificates([make_certificate(tmp_path, "origin.example")]) if is_tls else None
+    with origin_that_adds(OK + b"Content-Length: 4\r\n\r\nevil", certificates) as (url, added):
+        origins = origins_of(url, verify=False)
+        for _ in range(5):
+            assert got(origins) == (200, b"ab")
+            assert added.wait(30.0)
+            added.clear()
+        origins.close()
+
+
+def test_a_connection_is_not_used_again_after_head_whose_body_may_still_come(start: Callable[..., Origin]) -> None:
+    origin = start(saying(b"hello"))
+    origins = origins_of(origin.url)
+    assert [got(origins, "HEAD") for _ in range(3)] == [(200, b"")] * 3
+    assert origin.server is not None and origin.server.counters.accepted == 3
+    origins.close()
 
 
 def test_fields_with_line_ends_never_leave() -> None:

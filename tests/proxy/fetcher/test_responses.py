@@ -51,7 +51,9 @@ def test_some_responses_have_no_body(status: bytes) -> None:
 def test_a_response_to_head_has_no_body_whatever_it_says() -> None:
     for field in (b"Content-Length: 5", b"Transfer-Encoding: chunked", b"X: y"):
         parser = parsed(OK + field + b"\r\n\r\n", is_head=True)
-        assert parser.is_complete and parser.may_reuse and not parser.chunks
+        assert parser.is_complete and not parser.chunks
+        assert not parser.may_reuse  # some origins send the body, too
+    assert parsed(OK + b"Content-Length: 0\r\n\r\n", is_head=True).may_reuse
 
 
 def test_bytes_after_a_response_spoil_the_connection_and_nothing_else() -> None:
@@ -97,6 +99,27 @@ def test_malformed_responses_are_refused(data: bytes) -> None:
 def test_a_head_without_an_end_is_refused() -> None:
     with pytest.raises(MalformedResponse, match="no end"):
         parsed(OK + b"X: ", *([b"a" * 10_000] * 40))
+
+
+@pytest.mark.parametrize(
+    ("start", "piece"),
+    [
+        (b"2\r\nok\r\n2;", b"a" * 1000),  # an extension
+        (b"2\r\nok\r\n", b"0" * 1000),  # a size
+        (b"2\r\nok\r\n0\r\nX: ", b"a" * 1000),  # a trailer
+        (b"2\r\nok\r\n0\r\n", b"x: y\r\n" * 200),  # trailers
+        (b"", b"1;" + b"a" * 996 + b"\r\nx\r\n"),
+    ],
+)
+def test_frames_of_chunks_have_a_bound(start: bytes, piece: bytes) -> None:
+    with pytest.raises(MalformedResponse):
+        parsed(OK + b"Transfer-Encoding: chunked\r\n\r\n", start, *[piece] * 400)
+
+
+def test_small_chunks_are_no_fault() -> None:
+    pieces = [b"1\r\nx\r\n" * 1000] * 100
+    parser = parsed(OK + b"Transfer-Encoding: chunked\r\n\r\n", *pieces, b"0\r\n\r\n")
+    assert parser.take() == b"x" * 100_000 and parser.is_complete
 
 
 @given(st.lists(st.binary(max_size=60), max_size=8))
