@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
-__all__ = ["Headers", "RequestHead", "ResponseHead", "end_to_end", "list_members"]
+__all__ = ["Headers", "RequestHead", "ResponseHead", "end_to_end", "list_members", "without_named"]
 
 #: Fields of one connection, which are neither forwarded nor stored (RFC 9110 section 7.6.1, RFC 9111 section 3.1).
 _HOP_BY_HOP = frozenset(
@@ -22,6 +22,10 @@ _HOP_BY_HOP = frozenset(
         "upgrade",
     )
 )
+_INDISPENSABLE = frozenset(
+    ("cache-control", "close", "connection", "content-length", "date", "host", "keep-alive", "set-cookie",
+     "transfer-encoding", "upgrade")
+)  # fmt: skip
 
 
 class Headers:
@@ -143,10 +147,14 @@ class ResponseHead:
 
 def end_to_end(headers: Headers) -> Headers:
     """Return the fields that are meant for more than one connection: neither Connection nor one that it names."""
-    named = {member.lower() for member in list_members(headers.joined("connection"))}
+    return without_named(headers).without(_HOP_BY_HOP)
+
+
+def without_named(headers: Headers) -> Headers:
+    """Return all fields but those that Connection names, which are about one connection as well."""
     # A peer must not have fields dropped that a message cannot do without (RFC 9110 section 7.6.1).
-    named -= {"cache-control", "content-length", "host", "date", "set-cookie"}
-    return headers.without(_HOP_BY_HOP | named)
+    named = {member.lower() for member in list_members(headers.joined("connection"))} - _INDISPENSABLE
+    return headers.without(named) if named else headers
 
 
 def list_members(value: str | None) -> list[str]:

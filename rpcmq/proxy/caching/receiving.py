@@ -32,7 +32,15 @@ _REASONS = {
 }
 
 
-def receive(forward: Forward, response: ResponseHead, requested_at: float, now: float, policy: CachePolicy) -> Outcome:
+def receive(
+    forward: Forward,
+    response: ResponseHead,
+    requested_at: float,
+    now: float,
+    policy: CachePolicy,
+    *,
+    has_end: bool = True,
+) -> Outcome:
     """Return the way to treat the response of the origin to ``forward``, whose body is still to come.
 
     Args:
@@ -41,6 +49,7 @@ def receive(forward: Forward, response: ResponseHead, requested_at: float, now: 
         requested_at: time at which the request was sent, in seconds of the wall clock.
         now: time at which the head came.
         policy: the settings of the cache.
+        has_end: False: only the end of the connection ends the body, so that nobody knows whether it is whole.
     """
     head = _received(response, now)
     method = forward.client_request.method
@@ -52,7 +61,7 @@ def receive(forward: Forward, response: ResponseHead, requested_at: float, now: 
     if head.status in _ERRORS and (served := _instead_of_error(forward, head.status, now, policy)):
         return served
     if method == "GET":
-        return _got(forward, head, requested_at, now, policy)
+        return _got(forward, head, requested_at, now, policy, has_end)
     told = with_status(head.headers, forwarded(policy.name, forward.reason, status=head.status))
     delivered = Deliver(replace(head, headers=told))
     if method == "HEAD":
@@ -158,8 +167,10 @@ def _updated(
     return replace(updated, variant=entry.variant, body_size=entry.body_size, body_id=entry.body_id)
 
 
-def _got(forward: Forward, head: ResponseHead, requested_at: float, now: float, policy: CachePolicy) -> Deliver:
-    reason = obstacle(forward, head, policy)
+def _got(
+    forward: Forward, head: ResponseHead, requested_at: float, now: float, policy: CachePolicy, has_end: bool
+) -> Deliver:
+    reason = obstacle(forward, head, policy) or (None if has_end else "partial")
     entry = None
     if reason is None:
         entry = new_entry(forward.key, forward.client_request, head, requested_at, now, policy)

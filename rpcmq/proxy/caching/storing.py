@@ -23,6 +23,8 @@ __all__ = ["content_length", "new_entry", "obstacle"]
 #: Statuses whose requirements on caches this one fulfils (RFC 9111 section 5.2.2.3), beside those of
 #: HEURISTIC_STATUSES.
 _UNDERSTOOD = (HEURISTIC_STATUSES - {206}) | {302, 303, 307, 400, 401, 403, 500, 502, 503, 504}
+#: Statuses that answer a field or a moment rather than a URL: stored, one client's would be the answer to all.
+_OF_ONE_REQUEST = frozenset((407, 408, 411, 412, 413, 415, 416, 417, 421, 425, 426, 428, 429, 431))
 _MOST_TAGS = 256
 
 
@@ -47,6 +49,8 @@ def obstacle(forward: Forward, head: ResponseHead, policy: CachePolicy) -> str |
         is_shared or policy.stores_cookies or "set-cookie" in _unstored_fields(directives)
     ):
         return "set-cookie"
+    if head.status in _OF_ONE_REQUEST:
+        return "status"
     if not (_is_cacheable(head.status, policy) or "public" in directives or has_explicit_freshness(headers, policy)):
         return "status"
     size = content_length(headers)

@@ -9,12 +9,17 @@ from typing import Any
 from gevent.event import Event
 
 from rpcmq.proxy.answers import ASKER, Answer
+from rpcmq.proxy.caching.directives import response_directives
+from rpcmq.proxy.caching.policy import CachePolicy
 from rpcmq.proxy.messages import list_members
 
 __all__ = ["SharedFetches", "is_shareable"]
 
 _STATUSES = frozenset((200, 203, 204, 300, 301, 308, 404, 405, 410, 414, 501))
 _WAIT_SECONDS = 30.0
+_POLICY = CachePolicy()
+_OF_ONE_CLIENT = ("private", "no-store", "no-cache")
+_OF_ALL = ("public", "s-maxage", "max-age")
 
 
 class _Flight:
@@ -74,8 +79,8 @@ def is_shareable(answer: Answer) -> bool:
     headers = answer.headers
     if "set-cookie" in headers:
         return False
-    directives = {each.partition("=")[0].lower() for each in list_members(headers.joined("cache-control"))}
-    if directives & {"private", "no-store", "no-cache"} or not directives & {"public", "s-maxage", "max-age"}:
+    directives, _ = response_directives(headers, _POLICY)
+    if any(name in directives for name in _OF_ONE_CLIENT) or not any(name in directives for name in _OF_ALL):
         return False
     vary = {each.lower() for each in list_members(headers.joined("vary"))}
     return "*" not in vary and not vary & ASKER

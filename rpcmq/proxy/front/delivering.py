@@ -31,7 +31,7 @@ def deliver(
         TruncatedBody: it broke off.
         ClientGone: the client did.
     """
-    entry = delivery.store if answer.may_store else None
+    entry = delivery.store
     writer = store.create(entry) if entry is not None else None
     try:
         if answer.is_whole:

@@ -55,18 +55,18 @@ class OriginAnswer:
         head: its head.
         first: the beginning of its body, or all of it.
         is_whole: whether ``first`` is all.
-        may_store: False: nobody can tell whether the body is complete, because the connection's end ends it.
+        has_end: False: nobody can tell whether the body is complete, because the connection's end ends it.
         requested_at: time of the wall clock when it was sent to the origin, at the latest.
         responded_at: time of the wall clock at which it came.
     """
 
-    __slots__ = ("_client", "_rest", "first", "head", "is_whole", "may_store", "requested_at", "responded_at")
+    __slots__ = ("_client", "_rest", "first", "has_end", "head", "is_whole", "requested_at", "responded_at")
 
     def __init__(self, client: Client, topic: str, answer: Answer, requested_at: float) -> None:
         self.head = ResponseHead(answer.status, answer.headers, answer.reason)
         self.first = answer.body
         self.is_whole = not answer.token
-        self.may_store = not answer.ends_with_connection
+        self.has_end = not answer.ends_with_connection
         self.requested_at = requested_at - answer.lead
         self.responded_at = time()
         self._client = client

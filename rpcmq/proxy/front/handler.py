@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import chain
 from time import time
 
 from gevent.pool import Pool
@@ -177,7 +176,8 @@ class Handler:
                 if flight is not None:
                     flight.land(Landing(failed=error.status))
                 return self._fail(exchange, forward, error)
-            outcome = receive(forward, answer.head, answer.requested_at, answer.responded_at, self._policy)
+            times = answer.requested_at, answer.responded_at
+            outcome = receive(forward, answer.head, *times, self._policy, has_end=answer.has_end)
             if isinstance(outcome, Deliver):
                 return self._deliver(exchange, forward, answer, outcome, flight)
             answer.close()
@@ -285,5 +285,12 @@ def _body_of(exchange: Exchange) -> bytes | Iterable[bytes]:
         first.append(piece)
         size += len(piece)
         if size > _BODY_AT_HAND:
-            return chain(first, pieces)
+            return _after(first, pieces)
     return b"".join(first)
+
+
+def _after(first: list[bytes], pieces: Iterator[bytes]) -> Iterator[bytes]:
+    # A generator: other iterators are no streams to a client of rpcmq.
+    yield b"".join(first)
+    first.clear()
+    yield from pieces
