@@ -244,8 +244,9 @@ class ServerConnection:
         Raises:
             ClientGone, RefusedRequest: see :meth:`Exchange.body`.
         """
-        if self._parser.refused is not None:
-            raise self._parser.refused  # which came with what was read before
+        refused = self._parser.refused
+        if refused is not None:
+            raise refused  # it came with what was read before
         self._is_reading = self._is_moving = True
         try:
             data = self._socket.recv(_BODY_BYTES)
@@ -262,8 +263,9 @@ class ServerConnection:
         self._moved += len(data)
         self._take_turn(len(data))
         self._parser.feed(data)
-        if self._parser.refused is not None and not request.is_complete:
-            raise self._parser.refused
+        refused = self._parser.refused
+        if refused is not None and not request.is_complete:
+            raise refused
 
     def write(self, data: bytes) -> None:
         """Send ``data``.
