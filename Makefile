@@ -23,6 +23,16 @@ WHEEL_TESTS := tests/test_compiled.py tests/core tests/test_wire.py tests/test_w
 
 # The long tests that CI runs, too. The stream first: it takes as long as all others.
 MORE_TESTS := tests/latency/jobs/test_stream_process.py \
+	tests/latency/jobs/test_stream.py \
+	tests/latency/jobs/test_transforms.py \
+	tests/latency/jobs/test_batch.py \
+	tests/latency/jobs/test_fold.py::test_late_records_get_into_their_hour \
+	tests/latency/jobs/test_fold.py::test_what_was_merged_stays_for_who_reads_it \
+	"tests/latency/jobs/test_fold.py::test_whatever_change_it_is_killed_at_each_record_counts_once[4]" \
+	tests/latency/test_ship.py \
+	tests/latency/test_compact.py \
+	tests/integration/test_request_streams.py \
+	tests/threads/test_threads.py::test_children_of_a_patched_program_take_nothing_from_it \
 	tests/latency/jobs/test_session.py::test_a_session_that_ends_or_breaks_leaves_nothing_and_another_can_begin \
 	tests/latency/jobs/test_session.py::test_java_that_hangs_is_killed_when_the_session_is_to_end \
 	tests/latency/jobs/test_session.py::test_java_that_ends_while_it_is_stopped_is_an_error_and_leaves_nothing \

@@ -125,6 +125,8 @@ def test_a_reader_that_stands_still_makes_nobody_grow_and_holds_up_nobody(
         eventually(lambda: len(sending.said()) > len(stuck), 60)
 
 
+@pytest.mark.long
+@pytest.mark.timeout(600)
 def test_a_connection_that_is_cut_again_and_again_loses_and_doubles_nothing(router: RouterProcess, reader: Program):
     with Proxy(router.url) as proxy, Client(proxy.url) as client:
         client.connect(20)

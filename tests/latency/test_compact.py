@@ -82,6 +82,8 @@ def test_more_than_is_rewritten_at_a_time_becomes_several_files(
     assert len(times_seen(tmp_path)) == 500
 
 
+@pytest.mark.long
+@pytest.mark.timeout(600)
 def test_metadata_that_is_damaged_is_no_error_of_the_disk(tmp_path: Path) -> None:
     """Whichever byte of it: the disk is asked again and again, and a damaged file is set aside."""
     spooled(tmp_path, many(1, 3))
@@ -196,6 +198,8 @@ def test_a_file_that_is_damaged_is_set_aside_and_the_others_are_folded(tmp_path:
 
 
 @pytest.mark.parametrize("manifest", ["kept", "lost"])
+@pytest.mark.long
+@pytest.mark.timeout(600)
 def test_killed_before_any_change_folding_loses_and_doubles_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, manifest: str
 ) -> None:

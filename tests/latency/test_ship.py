@@ -362,6 +362,8 @@ def in_all_stages(directory: Path) -> Counter[tuple[str, int, int]]:
     return Counter(first + [("r1", BOOT + 1, seq) for seq in range(1, 21)])
 
 
+@pytest.mark.long
+@pytest.mark.timeout(600)
 def test_killed_before_any_change_of_a_file_it_loses_and_doubles_nothing(tmp_path: Path) -> None:
     """Ship, compact and retire; each step of each is the last one once."""
     limits = Limits(ready=10)
@@ -394,6 +396,8 @@ def has_got_to(directory: Path, lines: int) -> bool:
 
 @pytest.mark.fault
 @pytest.mark.integration
+@pytest.mark.long
+@pytest.mark.timeout(600)
 def test_processes_that_are_killed_at_work_lose_and_double_nothing(tmp_path: Path) -> None:
     chance = random.Random(4)
     for segment in range(1, 61):
@@ -430,6 +434,8 @@ def test_only_one_process_ships_a_log(tmp_path: Path) -> None:
 # --- a disk that fails --------------------------------------------------------------------------
 
 
+@pytest.mark.long
+@pytest.mark.timeout(600)
 def test_a_disk_that_fails_at_any_change_costs_nothing_but_time(tmp_path: Path) -> None:
     for changes in range(10_000):
         directory = tmp_path / str(changes)

@@ -206,6 +206,7 @@ def test_the_thread_of_the_sockets_does_not_wait_for_a_green_lock_of_logging(rou
 
 
 @pytest.mark.parametrize("kind", ["gevent", "eventlet"])
+@pytest.mark.long
 def test_children_of_a_patched_program_take_nothing_from_it(router, kind):
     with start_green(kind, router.url, "forks") as program:
         assert program.wait(60) == 0, program.said()

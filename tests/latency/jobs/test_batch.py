@@ -323,6 +323,8 @@ def name_of(key: Key) -> tuple[str, str]:
 
 
 @pytest.mark.integration
+@pytest.mark.long
+@pytest.mark.timeout(600)
 def test_from_a_router_under_load_to_the_report(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

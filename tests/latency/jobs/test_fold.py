@@ -71,6 +71,8 @@ def test_batches_of_this_hour_are_left_unless_they_are_many(
     assert len(due(state, NOW + 60)) == 3
 
 
+@pytest.mark.long
+@pytest.mark.timeout(600)
 def test_late_records_get_into_their_hour(spark: SparkSession, log: Log, out: Path) -> None:
     log.grow(100)
     run(spark, log, out, NOW)
@@ -85,6 +87,8 @@ def test_late_records_get_into_their_hour(spark: SparkSession, log: Log, out: Pa
     assert counted(out) == expected(log.directory)
 
 
+@pytest.mark.long
+@pytest.mark.timeout(600)
 def test_what_was_merged_stays_for_who_reads_it(spark: SparkSession, log: Log, out: Path) -> None:
     log.grow(100)
     log.grow(100)
@@ -114,9 +118,10 @@ def test_what_has_not_all_records_is_not_used(
     assert counted(out) == expected(log.directory)
 
 
+@pytest.mark.long
 @pytest.mark.fault
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("stride", [4, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.parametrize("stride", [4, 1])
 def test_whatever_change_it_is_killed_at_each_record_counts_once(
     spark: SparkSession, log: Log, tmp_path: Path, stride: int
 ) -> None:

@@ -24,6 +24,8 @@ from tests.latency.logs import NOW, names, ship
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.timeout(600)
+
 HOUR = 3600
 #: Seconds for what takes ten on a machine that has nothing else to do.
 PATIENCE = 100.0
@@ -66,6 +68,7 @@ def test_the_next_run_goes_on_from_there(spark: SparkSession, log: Log, out: Pat
     assert names(out, "admitted") == []
 
 
+@pytest.mark.long
 def test_late_segments_count(spark: SparkSession, log: Log, out: Path) -> None:
     log.grow(at=20 * 24 * 3600.0)
     once(spark, log.directory, out)
@@ -108,6 +111,7 @@ def test_compaction_and_retention_do_not_disturb_it(spark: SparkSession, log: Lo
 # --- what cannot be read ------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_bad_segments_neither_stop_it_nor_count(spark: SparkSession, log: Log, out: Path) -> None:
     bad = {}
     for what in ("truncated", "empty", "corrupt", "foreign", "version", "column"):
@@ -129,6 +133,7 @@ def test_bad_segments_neither_stop_it_nor_count(spark: SparkSession, log: Log, o
     assert journal.read(out).aside == state.aside
 
 
+@pytest.mark.long
 def test_what_is_damaged_after_it_was_checked_is_set_aside_and_the_stream_goes_on(
     spark: SparkSession, log: Log, out: Path
 ) -> None:
@@ -151,6 +156,7 @@ def test_what_is_damaged_after_it_was_checked_is_set_aside_and_the_stream_goes_o
     assert counted(out) == expected(log.directory, [bad.name])
 
 
+@pytest.mark.long
 def test_a_segment_that_was_repaired_counts_with_a_new_checkpoint(spark: SparkSession, log: Log, out: Path) -> None:
     log.grow(10)
     path = log.grow(20)
@@ -173,6 +179,7 @@ class Broken(Exception):
     """The process would be no more."""
 
 
+@pytest.mark.long
 def test_what_was_written_and_does_not_count_yet_is_written_again(spark: SparkSession, log: Log, out: Path) -> None:
     for _ in range(3):
         log.grow(40)
@@ -192,6 +199,7 @@ def test_what_was_written_and_does_not_count_yet_is_written_again(spark: SparkSe
 
 @pytest.mark.parametrize("where", ["written", "counted"])
 @pytest.mark.parametrize("checkpoint", [True, False], ids=["checkpoint", "no checkpoint"])
+@pytest.mark.long
 def test_with_a_checkpoint_and_without_each_record_counts_once(
     spark: SparkSession, log: Log, out: Path, where: str, checkpoint: bool
 ) -> None:
@@ -220,6 +228,7 @@ def test_with_a_checkpoint_and_without_each_record_counts_once(
     assert len(journal.read(out).live) == len(list((out / "cells").glob("run=*/*")))
 
 
+@pytest.mark.long
 def test_what_spark_counts_must_be_what_the_segments_have(
     spark: SparkSession, log: Log, out: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -237,6 +246,7 @@ def test_what_spark_counts_must_be_what_the_segments_have(
     assert journal.read(out).live == {}
 
 
+@pytest.mark.long
 def test_a_checkpoint_that_spark_cannot_use_is_made_anew(spark: SparkSession, log: Log, out: Path) -> None:
     log.grow(10)
     once(spark, log.directory, out)
@@ -250,6 +260,7 @@ def test_a_checkpoint_that_spark_cannot_use_is_made_anew(spark: SparkSession, lo
     assert counted(out) == expected(log.directory)
 
 
+@pytest.mark.long
 def test_a_directory_that_was_moved_goes_on(spark: SparkSession, log: Log, out: Path) -> None:
     log.grow(10)
     once(spark, log.directory, out)
@@ -268,6 +279,7 @@ def test_a_directory_that_was_moved_goes_on(spark: SparkSession, log: Log, out: 
     assert counted(moved) == expected(log.directory)
 
 
+@pytest.mark.long
 def test_it_goes_on_until_it_is_told_to_stop(spark: SparkSession, log: Log, out: Path) -> None:
     log.grow(10)
     stop = threading.Event()
@@ -294,6 +306,7 @@ def test_it_goes_on_until_it_is_told_to_stop(spark: SparkSession, log: Log, out:
     assert counted(out) == expected(log.directory)
 
 
+@pytest.mark.long
 def test_it_tries_again_what_fails(spark: SparkSession, log: Log, out: Path) -> None:
     log.grow(10)
     stop = threading.Event()
@@ -326,6 +339,7 @@ def test_two_streams_to_one_directory_are_refused(log: Log, out: Path) -> None:
     Stream(log.directory, out).close()
 
 
+@pytest.mark.long
 def test_the_checkpoint_is_made_anew_before_it_is_too_large(
     spark: SparkSession, log: Log, out: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -114,6 +114,8 @@ def exact_index(value: int) -> int:
     return (value**32 - 1).bit_length() - 1
 
 
+@pytest.mark.long
+@pytest.mark.timeout(600)
 def test_each_integer_is_in_the_bucket_of_the_live_histogram(spark: SparkSession) -> None:
     chance = random.Random(1)
     bounds = [1 << power for power in range(41 * 32)]
