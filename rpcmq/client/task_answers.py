@@ -77,7 +77,8 @@ class TaskAnswers:
         task.seal = None
         error = LinkLost("its caller had gone before it was begun", {"started": "no"})
         process = self._link.process
-        self.answer(process, task, Kind.FAULT, *process.codec.encode_exception(error, process.identity))
+        form, payload = process.codec.encode_exception(error, process.identity)
+        self.answer(process, task, Kind.FAULT, form, payload, is_begun=False)
 
     def changed(self, task: Task) -> WaitableEvent:
         """Return what is set when ``task`` is cancelled, may send more items, or is done."""
@@ -106,13 +107,14 @@ class TaskAnswers:
         self.send_encoded(task, Kind.ALIVE, form, payload)
 
     def answer(
-        self, process: Process, task: Task, kind: int, form: int, payload: bytes, error: bytes = b""
+        self, process: Process, task: Task, kind: int, form: int, payload: bytes, error: bytes = b"",
+        is_begun: bool = True,
     ) -> None:  # fmt: skip
         """Send the last message of a call."""
         flags = 0
         if task.seal is not None:
             flags, payload = process.payloads.sign_answer(task, kind, form, payload)
-        process.tasks.answer(monotonic(), task, kind, form, payload, error, flags)
+        process.tasks.answer(monotonic(), task, kind, form, payload, error, flags, is_begun)
         process.schedule()
         if self.waited_for and task in self.waited_for:
             self.waited_for[task].set()

@@ -110,7 +110,8 @@ COLUMNS = (
     Column(
         "error_class",
         "string",
-        "what the method raised, `dead: ` before it where a work item is dead now; null: nothing, a cast, or not known",
+        "what the method raised, `dead: ` before it where a work item is dead now; `differs` where a further server "
+        "had another result; null: nothing, a cast, or not known",
         nullable=True,
     ),
     Column(

@@ -24,6 +24,8 @@ __all__ = [
 
 #: Dimensions that may be asked for by value.
 FILTERS = ("router", "exchange", "topic", "method", "kind", "server", "client", "outcome", "error_class")
+#: Those of which a call and its deliveries, or two of these, may have different values.
+_OWN = frozenset({"kind", "server", "outcome", "error_class"})
 _AGO = {"s": 1, "min": 60, "m": 60, "h": 3600, "d": 86_400}
 _SELECTION = re.compile(r"(?P<path>.+?)(?:@(?P<since>[^@,]*?)\.\.(?P<until>[^@,]*?))?(?P<filters>(?:,[a-z_]+=[^,]*)*)")
 
@@ -50,6 +52,11 @@ class Selection:
     def left_out(self) -> tuple[str, ...]:
         """The kinds of records that are not selected."""
         return () if self.deliveries or "kind" in self.where else DELIVERIES
+
+    @property
+    def has_whole_calls(self) -> bool:
+        """Whether with a call each delivery of it is selected, if deliveries are."""
+        return not _OWN.intersection(self.where)
 
     @property
     def is_log(self) -> bool:

@@ -136,6 +136,7 @@ A file with one record in it:
 from rpcmq.log_format.entries import Block, Head, Mark, Name, Problem, Record, Seal, SpoolError
 from rpcmq.log_format.framing import file_name, framed, name_entry, pack_head
 from rpcmq.log_format.layout import (
+    DIFFERS,
     LAYOUT,
     LOG_MODE,
     MAGIC,
@@ -157,6 +158,7 @@ from rpcmq.log_format.layout import (
 from rpcmq.log_format.reading import Spool, blocks, names_in, read_head, read_spool
 
 __all__ = [
+    "DIFFERS",
     "LAYOUT",
     "LOG_MODE",
     "MAGIC",

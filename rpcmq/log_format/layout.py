@@ -10,6 +10,7 @@ from rpcmq.wire.kinds import Flag, Kind
 
 __all__ = [
     "CRC",
+    "DIFFERS",
     "FRAME",
     "FRAME_BYTES",
     "HEAD",
@@ -72,6 +73,9 @@ MESSAGE = Struct(">IBBHBBBBIIQQ")
 NOT_REPORTED = 0xFFFFFFFF
 #: The greatest number that an ERROR may have.
 MAX_ERROR = 0xFFFF
+#: What an ERROR is, or begins with (and ": ", and the class raised), of a delivery that others have overtaken and whose
+#: result is not the one that was used.
+DIFFERS = "differs"
 
 
 class Field(NamedTuple):

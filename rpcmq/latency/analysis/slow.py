@@ -179,7 +179,8 @@ def _of_queues(methods: Sequence[Series]) -> Iterator[Finding]:
         what = f"{method_name(series.key)} waits for a server for {share(own)} of its time, p99 {duration(waited)}"
         why = (
             f"That is {share(each.share)} of all time. Its servers have no credit left or are away: "
-            "it takes more servers, more concurrency in each, or fewer calls."
+            "it takes more servers, more concurrency in each, or fewer calls. Of a call that a second server has "
+            "answered (hedge_after) it is the time that the first one had it."
         )
         yield Finding(what, why, _between(0.35, 0.75, each.share, 0.5), dict(series.key))
 

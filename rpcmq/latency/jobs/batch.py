@@ -89,6 +89,9 @@ def _of_records(
         with timed("slowest calls"):
             made.slowest = records.slowest(top, _TRACED)
             made.unknown = records.unknown(top) if account.unknown else []
+    if made.whole.records:
+        with timed("hedged calls"):
+            made.hedged = records.hedged()
     # What was counted in fact, should a file have changed after it was counted first.
     account.counted += made.whole.records - account.in_range
     account.in_range = made.whole.records

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol
 from rpcmq.errors import RpcError
 from rpcmq.latency.analysis.account import Account
 from rpcmq.latency.analysis.errors import ErrorCount
+from rpcmq.latency.analysis.hedging import HedgedCalls
 from rpcmq.latency.analysis.series import MEASURES, METHOD, Key, Series
 from rpcmq.latency.selection import Selection
 
@@ -116,6 +117,13 @@ class Records(Cells, Protocol):
 
     def unknown(self, count: int) -> list[dict[str, Any]]:
         """Return at most ``count`` such rows of calls with unknown outcome, the newest first."""
+
+    def hedged(self) -> list[HedgedCalls]:
+        """Return the methods of which several servers had calls, those with the most extra deliveries first.
+
+        None where records were chosen so that a call may be there and a delivery of it not: see
+        ``Selection.has_whole_calls``.
+        """
 
 
 class Engine(Protocol):

@@ -21,7 +21,9 @@ import pyarrow as pa
 from rpcmq.errors import NotInstalled, RpcError
 from rpcmq.latency.analysis.account import Account
 from rpcmq.latency.analysis.errors import ErrorCount
+from rpcmq.latency.analysis.hedging import HedgedCalls, hedged_of
 from rpcmq.latency.analysis.series import DIMENSIONS, METHOD, Series
+from rpcmq.latency.jobs import hedged_sql
 from rpcmq.latency.jobs import local_sql as sql
 from rpcmq.latency.jobs.cells import About, files_of
 from rpcmq.latency.jobs.collect import in_order, series_of
@@ -316,6 +318,23 @@ class _Records(_Cells):
         terms = [f"outcome = {sql.literal(UNKNOWN)}"]
         order = f"recv_at DESC, {', '.join(IDENTITY)}"
         return self._log.persistently(lambda: self._log.rows(terms, order, count))
+
+    def hedged(self) -> list[HedgedCalls]:
+        if not self._selection.has_whole_calls:
+            return []
+        log = _Log(self._connection, replace(self._selection, deliveries=True))
+        return log.persistently(lambda: self._hedged(f"(SELECT * FROM {log.table} WHERE {log.wanted})"))
+
+    def _hedged(self, records: str) -> list[HedgedCalls]:
+        if self._all(f"SELECT count(*) FROM {records} WHERE {hedged_sql.is_delivery()}") == [(0,)]:
+            return []
+        by_bucket = (
+            f'SELECT {", ".join(METHOD)}, measure, {sql.bucket("us")} AS "index", count(*) AS many,'
+            f" sum(us)::BIGINT AS sum, min(us) AS least, max(us) AS most"
+            f" FROM ({hedged_sql.durations(records)}) GROUP BY ALL"
+        )
+        counts, durations = self._table(hedged_sql.counts(records)), self._table(by_bucket)
+        return hedged_of(counts.to_pylist(), durations.to_pylist())
 
     def _slowest(self, count: int, most: int) -> list[dict[str, Any]]:
         identity = ", ".join(IDENTITY)

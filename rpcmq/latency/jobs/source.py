@@ -21,7 +21,7 @@ from pyspark.sql.types import (
 
 from rpcmq.latency.jobs.open_log import OpenLog
 from rpcmq.latency.jobs.store import as_spark
-from rpcmq.latency.schema import COLUMNS, UNKNOWN
+from rpcmq.latency.schema import COLUMNS, DELIVERIES, UNKNOWN
 from rpcmq.latency.selection import Selection
 
 __all__ = ["SCHEMA", "SparkLog"]
@@ -47,6 +47,8 @@ class SparkLog(OpenLog):
 
     Attributes:
         records: those that were selected, with the columns of ``SCHEMA``.
+        whole: with the deliveries of those that several servers had (``schema.DELIVERIES``).
+        deliveries: how many these are.
         first_us, last_us: least and greatest receive time, microseconds since 1970; None: there are no records.
 
     Args:
@@ -55,6 +57,8 @@ class SparkLog(OpenLog):
 
     errors = (PySparkException, Py4JJavaError)
     records: DataFrame
+    whole: DataFrame
+    deliveries = 0
     first_us: int | None = None
     last_us: int | None = None
 
@@ -67,20 +71,24 @@ class SparkLog(OpenLog):
         """See ``OpenLog``."""
         super().look()
         if not self.files:
-            self.records, self.first_us, self.last_us = self._spark.createDataFrame([], SCHEMA), None, None
+            self.records = self.whole = self._spark.createDataFrame([], SCHEMA)
+            self.first_us, self.last_us, self.deliveries = None, None, 0
             return
         paths = (as_spark(self.selection.path / path) for path in self.files)
-        every, wanted = self._spark.read.schema(SCHEMA).parquet(*paths), self._is_wanted()
+        every = self._spark.read.schema(SCHEMA).parquet(*paths)
+        is_whole = self._is_wanted()
+        wanted = is_whole & ~F.col("kind").isin(*self.selection.left_out) if self.selection.left_out else is_whole
         [counts] = every.agg(
             F.count("*"),
             F.count_if(wanted),
             F.count_if(wanted & (F.col("outcome") == UNKNOWN)),
             F.unix_micros(F.min(F.when(wanted, F.col("recv_at")))),
             F.unix_micros(F.max(F.when(wanted, F.col("recv_at")))),
+            F.count_if(is_whole & F.col("kind").isin(*DELIVERIES)),
         ).collect()
         account = self.account
-        account.counted, account.in_range, account.unknown, self.first_us, self.last_us = counts
-        self.records = every.where(wanted)
+        account.counted, account.in_range, account.unknown, self.first_us, self.last_us, self.deliveries = counts
+        self.records, self.whole = every.where(wanted), every.where(is_whole)
 
     def blamed(self, error: Exception) -> dict[str, str]:
         """See ``OpenLog``."""
@@ -100,6 +108,4 @@ class SparkLog(OpenLog):
             wanted &= F.col("recv_at") < F.timestamp_micros(F.lit(ceil(chosen.until * 1e6)))
         for name, value in chosen.where.items():
             wanted &= F.col(name) == value
-        if chosen.left_out:
-            wanted &= ~F.col("kind").isin(*chosen.left_out)
         return wanted

@@ -17,7 +17,9 @@ from pyspark.sql import functions as F
 
 from rpcmq.latency.analysis.account import Account
 from rpcmq.latency.analysis.errors import ErrorCount
+from rpcmq.latency.analysis.hedging import HedgedCalls, hedged_of
 from rpcmq.latency.analysis.series import METHOD, Series
+from rpcmq.latency.jobs import hedged_sql
 from rpcmq.latency.jobs.cells import About
 from rpcmq.latency.jobs.collect import by_level
 from rpcmq.latency.jobs.engine import Level, Only, Outline
@@ -25,6 +27,7 @@ from rpcmq.latency.jobs.runs import joined
 from rpcmq.latency.jobs.source import SparkLog
 from rpcmq.latency.jobs.store import read_cells, write_cells
 from rpcmq.latency.jobs.transforms import (
+    bucket,
     cells,
     error_counts,
     measured,
@@ -155,6 +158,11 @@ class _Records(_Cells):
     def unknown(self, count: int) -> list[dict[str, Any]]:
         return self._persistently(lambda: _rows(unknown(self._log.records, count)))
 
+    def hedged(self) -> list[HedgedCalls]:
+        if not self._log.selection.has_whole_calls:
+            return []
+        return self._persistently(lambda: _hedged(self._spark, self._log) if self._log.deliveries else [])
+
     def of_trace(self, id: str, count: int) -> list[dict[str, Any]]:
         return self._persistently(lambda: _rows(of_trace(self._log.records, id).limit(count)))
 
@@ -246,6 +254,19 @@ def _slowest(log: SparkLog, count: int, most: int) -> DataFrame:
         names = [F.struct(*(F.lit(value).cast("bigint") for value in each)) for each in alone]
         wanted |= F.col("seq").isin([seq for *_, seq in alone]) & F.struct(*IDENTITY).isin(names)
     return log.records.where(wanted).orderBy(F.desc("total_us"), *IDENTITY).limit(most)
+
+
+def _hedged(spark: SparkSession, log: SparkLog) -> list[HedgedCalls]:
+    index = bucket(F.col("us"))
+    counts = spark.sql(hedged_sql.counts("{records}"), records=log.whole)
+    durations = (
+        spark.sql(hedged_sql.durations("{records}"), records=log.whole)
+        .groupBy(*METHOD, "measure", index.alias("index"))
+        .agg(
+            F.count("*").alias("many"), F.sum("us").alias("sum"), F.min("us").alias("least"), F.max("us").alias("most")
+        )
+    )
+    return hedged_of(*([row.asDict() for row in each.collect()] for each in (counts, durations)))
 
 
 def _rows(found: DataFrame) -> list[dict[str, Any]]:

@@ -8,6 +8,7 @@ from typing import Any
 from rpcmq import __version__
 from rpcmq.histogram import Histogram
 from rpcmq.latency.analysis.errors import failures
+from rpcmq.latency.analysis.hedging import COUNTS, DURATIONS, HedgedCalls
 from rpcmq.latency.analysis.quantities import percentile_name
 from rpcmq.latency.analysis.series import MEASURES, Series
 from rpcmq.latency.report.model import Report
@@ -38,6 +39,7 @@ def document_of(report: Report) -> dict[str, Any]:
         "routers": [_series(each) for each in report.routers],
         "slowest": [dict(row) for row in report.slowest],
         "unknown": [dict(row) for row in report.unknown],
+        "hedged": [_hedged(each) for each in report.hedged],
         "seconds": dict(report.seconds),
     }
 
@@ -60,6 +62,11 @@ def _series(each: Series) -> dict[str, Any]:
         "stages_us": {name: float(value) for name, value in stages(each).items()},
     }
     return made | {f"{measure}_us": _measure(getattr(each, measure)) for measure in MEASURES}
+
+
+def _hedged(each: HedgedCalls) -> dict[str, Any]:
+    numbers: dict[str, Any] = {"key": dict(each.key)} | {name: getattr(each, name) for name in COUNTS}
+    return numbers | {f"{name}_us": _measure(getattr(each, name)) for name in DURATIONS}
 
 
 def _measure(histogram: Histogram) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from rpcmq.latency.analysis.account import Account
 from rpcmq.latency.analysis.finding import Finding
+from rpcmq.latency.analysis.hedging import HedgedCalls
 from rpcmq.latency.analysis.series import Series
 
 __all__ = ["Report"]
@@ -31,6 +32,8 @@ class Report:
         slowest: rows of the dispatch log (``schema.COLUMNS``, ``recv_at`` in microseconds since 1970): all records of
             the traces in which the slowest calls are, or the slowest calls themselves where they have no trace.
         unknown: rows of calls whose end nobody knows, newest first, some of them.
+        hedged: methods of which several servers had calls, those with the most extra deliveries first; of stored cells
+            none.
         findings: what to look at first.
         seconds: how long each step took, by its name.
     """
@@ -49,5 +52,6 @@ class Report:
     routers: list[Series] = field(default_factory=list)
     slowest: list[dict[str, Any]] = field(default_factory=list)
     unknown: list[dict[str, Any]] = field(default_factory=list)
+    hedged: list[HedgedCalls] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)

@@ -19,7 +19,9 @@ from matplotlib.figure import Figure
 
 from rpcmq import __version__
 from rpcmq.latency.analysis import wording
+from rpcmq.latency.analysis.hedging import DURATIONS, HedgedCalls
 from rpcmq.latency.analysis.intervals import smallest_count
+from rpcmq.latency.analysis.names import method_name
 from rpcmq.latency.analysis.quantities import percentile_name
 from rpcmq.latency.analysis.series import METHOD, Series
 from rpcmq.latency.report import METHODS_IN_DETAIL, draw, numbers, tables, traces, units
@@ -45,11 +47,13 @@ _SECTIONS = (
     ("servers", "Servers"),
     ("callers", "Callers"),
     ("routers", "Routers"),
+    ("hedged", "Several servers"),
     ("slowest", "Slowest"),
     ("unknown", "Unknown"),
 )
+_QUANTILES_OF_HEDGED = (0.5, 0.99)
 _LIMITS = SimpleNamespace(
-    set_aside=50, findings=20, unknown=50, lives=10, servers=100, callers=50, routers=50, stages=15
+    set_aside=50, findings=20, unknown=50, lives=10, servers=100, callers=50, routers=50, hedged=50, stages=15
 )
 
 
@@ -148,10 +152,11 @@ def _content(report: Report, line: Timeline) -> dict[str, Any]:
     account, whole = report.account, report.whole
     aside = account.rows_aside
     methods = report.methods[:METHODS_IN_DETAIL]
+    sections = _SECTIONS if whole.records else _SECTIONS[:2]
     top = [whole, *methods[: _LIMITS.stages]]
     return {
         "limits": _LIMITS,
-        "sections": _SECTIONS if whole.records else _SECTIONS[:2],
+        "sections": [each for each in sections if each[0] != "hedged" or report.hedged],
         "seconds": numbers.seconds_of(report),
         "aside_rows": aside,
         "missing_share": wording.share(account.shortfall),
@@ -177,9 +182,16 @@ def _content(report: Report, line: Timeline) -> dict[str, Any]:
         "server_rows": tables.rows(_most(report.servers, _LIMITS.servers), "server", METHOD),
         "caller_rows": tables.rows(_most(report.callers, _LIMITS.callers), "client"),
         "router_rows": tables.rows(_most(report.routers, _LIMITS.routers), "router"),
+        "hedged_rows": [_hedged_row(each) for each in report.hedged[: _LIMITS.hedged]],
         "traces": traces.traces(report.slowest),
         "shown_unknown": min(len(report.unknown), _LIMITS.unknown),
     }
+
+
+def _hedged_row(each: HedgedCalls) -> tuple[str, HedgedCalls, list[list[numbers.Quantile | None]]]:
+    """Name, figures, and the percentiles of each of the durations."""
+    found = [[numbers.quantile(getattr(each, name), q) for q in _QUANTILES_OF_HEDGED] for name in DURATIONS]
+    return units.name(method_name(each.key)), each, found
 
 
 def _most(series: Sequence[Series], limit: int) -> list[Series]:

@@ -7,6 +7,7 @@ from textwrap import wrap
 
 from rpcmq.latency.analysis.account import Account, Verdict
 from rpcmq.latency.analysis.errors import failures
+from rpcmq.latency.analysis.hedging import total_of
 from rpcmq.latency.analysis.names import method_name
 from rpcmq.latency.analysis.wording import share, unsealed
 from rpcmq.latency.report import units
@@ -33,6 +34,8 @@ def text_of(report: Report) -> str:
         parts.append(["", "Look at first:", *_findings(report)])
     if report.whole.errors:
         parts.append(["", *_failures(report)])
+    if report.hedged:
+        parts.append(["", *_hedged(report)])
     if report.methods:
         parts.append(["", *_methods(report)])
     return "".join(f"{line}\n" for part in parts for line in part)
@@ -83,6 +86,23 @@ def _failures(report: Report) -> list[str]:
     named = [f"{units.count(number)} {units.name(error or outcome, 60)}" for outcome, error, number in found]
     more = [f"{units.count(sum(number for *_, number in found[_CLASSES:]))} more"] if len(found) > _CLASSES else []
     text = f"{units.count(report.whole.errors)} did not end well: {', '.join([*named[:_CLASSES], *more])}"
+    return wrap(text, COLUMNS, subsequent_indent="  ")
+
+
+def _hedged(report: Report) -> list[str]:
+    whole = total_of(report.hedged)
+    text = (
+        f"Several servers had {units.count(whole.hedged)} calls ({units.percent(whole.hedged, whole.calls)} of their"
+        f" methods'), which took {units.count(whole.extra)} extra requests. "
+    )
+    if whole.won:
+        text += f"Another server than the first answered {units.count(whole.won)} of them"
+        gained = quantile(whole.gained, 0.5)
+        text += f", half of these sooner by {units.duration(gained.value)} at least." if gained else "."
+    else:
+        text += "The first server answered all of them: nothing was gained."
+    if whole.differing:
+        text += f" Results of {units.count(whole.differing)} of {units.count(whole.finished)} differed."
     return wrap(text, COLUMNS, subsequent_indent="  ")
 
 

@@ -215,6 +215,15 @@ def test_an_answer_carries_what_the_router_needs(process, kind):
     assert registration.running == {}
 
 
+def test_an_answer_to_what_was_not_begun_tells_no_time(process):
+    process.register(0)
+    task = process.deliver(now=1.0)
+    assert task is not None
+    process.serving.answer(1.25, task, Kind.FAULT, 1, b"gone", is_begun=False)
+    (message,) = process.sent()
+    assert parse(message).ttl == NO_TTL
+
+
 def test_casts_of_one_wake_up_are_settled_together(process):
     process.register(0)
     process.register(1)

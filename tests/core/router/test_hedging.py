@@ -14,7 +14,7 @@ from rpcmq.errors import Outcome
 from rpcmq.log_format import MessageKind
 from rpcmq.testing.invariants import check_router, left_behind
 from rpcmq.testing.network import Call, Message, Network, Process
-from rpcmq.wire import Flag, Kind
+from rpcmq.wire import NO_TTL, Flag, Kind
 from rpcmq.wire.hedge import HedgeTerms
 from tests.core.router.logged import Memory
 
@@ -400,7 +400,9 @@ def test_nothing_is_left_behind(net: Network, api: Process, nodes: list[Process]
 # --- results that differ -----------------------------------------------------------------------------
 
 
-def compared(make_net: Callable[..., Network], results: tuple[bytes, bytes], late: Kind = Kind.REPLY) -> Network:
+def compared(
+    make_net: Callable[..., Network], results: tuple[bytes, bytes], late: Kind = Kind.REPLY, error: str = ""
+) -> Network:
     """A call whose loser is let finish: the results of the winner and of the other."""
     net = make_net(hedge_sample=1.0)
     api, nodes = net.process("api"), serving(net, 2)
@@ -409,7 +411,10 @@ def compared(make_net: Callable[..., Network], results: tuple[bytes, bytes], lat
     assert call.end.payload == results[0] and not had(nodes[1], Kind.CANCEL)
     given = nodes[1].take(Kind.REQUEST)
     header = given.header
-    nodes[1].send(late, results[1], key=given.key, attempt=header.attempt, consumer=header.consumer, format=1)
+    name = error.encode() if late is Kind.FAULT else b""
+    nodes[1].send(
+        late, results[1], key=given.key, attempt=header.attempt, consumer=header.consumer, format=1, method=name
+    )
     assert len(call.ends) == 1
     check_router(net.router)
     return net
@@ -506,3 +511,36 @@ def test_failures_that_were_outlived_have_records(make_logged: Callable[..., Net
     assert [each.outcome for each in records if each.kind is MessageKind.CALL] == [Outcome.OK, Outcome.OK]
     others = [each.outcome for each in records if not each.kind.is_message]
     assert others == [Outcome.REMOTE_ERROR, Outcome.LINK_LOST]
+
+
+@pytest.mark.parametrize(("late", "error"), [(Kind.REPLY, "differs"), (Kind.FAULT, "differs: KeyError")])
+def test_the_record_of_another_result_says_so(
+    make_logged: Callable[..., Network], sink: Memory, late: Kind, error: str
+):
+    net = compared(make_logged, (b"42", b"43"), late, "KeyError")
+    net.advance(1)
+    _, other = sink.entries()
+    assert (other.kind.is_message, other.error_class) == (False, error)
+    assert other.outcome == (Outcome.OK if late is Kind.REPLY else Outcome.REMOTE_ERROR)
+
+
+def test_the_record_of_a_delivery_that_was_not_begun_has_no_time_in_the_handler(
+    make_logged: Callable[..., Network], sink: Memory
+):
+    net = make_logged(hedge_sample=0.0)
+    api, nodes = net.process("api"), serving(net, 3)
+    call = ask(api, consumers=3, delay=0.0)
+    nodes[0].reply(nodes[0].take(Kind.REQUEST), b"mine")
+    for node, ttl in ((nodes[1], NO_TTL), (nodes[2], 7000)):
+        given = node.take(Kind.REQUEST)
+        header = given.header
+        node.send(
+            Kind.FAULT, b"", key=given.key, attempt=header.attempt, consumer=header.consumer, format=1, ttl=ttl,
+        )  # fmt: skip
+    net.advance(1)
+    assert len(call.ends) == 1
+    _, *others = sink.entries()
+    assert [(each.outcome, each.handler_us) for each in others] == [
+        (Outcome.CANCELLED, None),
+        (Outcome.CANCELLED, 7000),
+    ]

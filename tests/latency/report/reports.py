@@ -12,6 +12,7 @@ import numpy.typing as npt
 from rpcmq.histogram import SCALE, Histogram
 from rpcmq.latency.analysis.account import Account, SetAside
 from rpcmq.latency.analysis.finding import Finding
+from rpcmq.latency.analysis.hedging import HedgedCalls
 from rpcmq.latency.analysis.series import METHOD, Series
 from rpcmq.latency.report.model import Report
 
@@ -255,6 +256,21 @@ def report(
             "slowest calls": 2.2,
         },
     )
+
+
+def hedged(methods: int = 1) -> list[HedgedCalls]:
+    """Methods of which several servers had calls: of the first a hundred, ninety of them to its advantage."""
+    found = [
+        HedgedCalls(dict(zip(METHOD, _name(number), strict=True)), calls=10_000, hedged=100, extra=100, not_begun=100)
+        for number in range(methods)
+    ]
+    first = found[0]
+    first.won, first.not_begun, first.ran_on, first.finished, first.differing = 90, 9, 88, 3, 2
+    first.extra_us = 90_000_000
+    first.answered = histogram_of([60_000] * 90)
+    first.first = histogram_of([1_060_000] * 90)
+    first.gained = histogram_of([1_000_000] * 90)
+    return found
 
 
 def findings() -> list[Finding]:

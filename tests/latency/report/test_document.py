@@ -45,6 +45,16 @@ def test_numbers_are_raw_and_have_their_intervals() -> None:
     assert [each["window"] for each in made["windows"]] == [each.window for each in of.windows]
 
 
+def test_hedged_calls() -> None:
+    of = reports.report(300, 3, 5)
+    assert as_json(of)["hedged"] == []
+    of.hedged = reports.hedged()
+    (first,) = as_json(of)["hedged"]
+    assert first["key"] == of.hedged[0].key
+    assert (first["calls"], first["hedged"], first["won"], first["differing"]) == (10_000, 100, 90, 2)
+    assert (first["gained_us"]["sum"], first["gained_us"]["p99"]) == (90_000_000, None)
+
+
 def test_no_number_where_n_is_too_small() -> None:
     total = as_json(reports.report(1, 1, 1))["whole"]["total_us"]
     assert total["count"] == 1
@@ -71,7 +81,9 @@ def test_all_names_are_documented() -> None:
             return {name for name, inner in value.items() for name in ({name} | names(inner))}
         return {name for each in value for name in names(each)} if isinstance(value, list) else set()
 
-    made = as_json(reports.unbalanced(reports.report(3_000, 3, 5)))
+    of = reports.unbalanced(reports.report(3_000, 3, 5))
+    of.hedged = reports.hedged()
+    made = as_json(of)
     # Outcomes, dimensions and columns are names of the log; steps have any names.
     for rows in ("slowest", "unknown", "seconds"):
         made[rows] = []

@@ -16,6 +16,8 @@ from matplotlib.image import imread
 
 from rpcmq.latency.analysis.account import Life, SetAside
 from rpcmq.latency.analysis.finding import Finding
+from rpcmq.latency.analysis.hedging import HedgedCalls
+from rpcmq.latency.analysis.series import METHOD
 from rpcmq.latency.report import METHODS_IN_DETAIL, Report, write_report
 from tests.latency.report import reports
 
@@ -74,6 +76,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[l
     sizes: dict[str, Callable[[], Report]] = {
         "none": lambda: reports.report(0),
         "one": lambda: reports.report(1, 1, 1),
+        "hedged": lambda: hedged_report(60),
         "little": lambda: reports.unbalanced(reports.report(180, 4, 12)),
         "much": lambda: reports.report(120_000, 2000, 1440, 10, servers=2),
     }
@@ -87,7 +90,13 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[l
     return make
 
 
-@pytest.mark.parametrize("size", ["none", "one", "little", "much"])
+def hedged_report(methods: int) -> Report:
+    of = reports.report(180, 4, 12)
+    of.hedged = reports.hedged(methods)
+    return of
+
+
+@pytest.mark.parametrize("size", ["none", "one", "hedged", "little", "much"])
 class TestAnySize:
     def test_is_well_formed_and_its_links_lead_somewhere(
         self, size: str, written: Callable[[str], tuple[list[Path], Page]]
@@ -225,6 +234,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Page:
     of.whole.outcomes |= dict.fromkeys(HOSTILE, 2)
     of.windows[0].outcomes |= dict.fromkeys(HOSTILE, 2)
     of.log = HOSTILE[1]
+    of.hedged = [HedgedCalls(dict.fromkeys(METHOD, text), calls=1) for text in HOSTILE]
     of.findings = [Finding(text, text, 0.5) for text in HOSTILE]
     of.account.set_aside = [SetAside(text, text, text, 1) for text in HOSTILE]
     of.seconds = dict.fromkeys(HOSTILE, 1.0)
@@ -232,6 +242,15 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Page:
     of.slowest = [reports.row(trace_id=text or None) | dict.fromkeys(strings, text) for text in HOSTILE]
     of.unknown = [reports.row(trace_id=text) | dict.fromkeys(strings, text) for text in HOSTILE]
     return Page(write_report(of, tmp_path_factory.mktemp("hostile"))[0].read_text("utf-8"))
+
+
+def test_calls_that_several_servers_had_have_a_section(written: Callable[[str], tuple[list[Path], Page]]) -> None:
+    page = written("hedged")[1]
+    assert "#hedged" in page.links and "hedged" in page.ids
+    assert "50 of 60 methods, those with the most extra requests" in page.text
+    assert "90 90.0 %" in page.text and "1.06 s" in page.text
+    for size in ("none", "one", "little"):
+        assert "hedged" not in written(size)[1].ids and "#hedged" not in written(size)[1].links
 
 
 def test_names_stay_text(hostile: Page) -> None:

@@ -60,6 +60,19 @@ def test_errors_are_named_by_what_was_raised() -> None:
     assert "7 remote_error" in summary(of) and "\x1b" not in summary(of)
 
 
+def test_calls_that_several_servers_had() -> None:
+    of = reports.report(3_000, 3, 5)
+    assert "everal servers" not in summary(of)
+    of.hedged = reports.hedged(2)
+    text = " ".join(summary(of).split())
+    assert (
+        "Several servers had 200 calls (1.00 % of their methods'), which took 200 extra requests. Another server than "
+        "the first answered 90 of them, half of these sooner by 1.00 s at least. Results of 2 of 3 differed."
+    ) in text
+    of.hedged = of.hedged[1:]
+    assert "The first server answered all of them: nothing was gained." in " ".join(summary(of).split())
+
+
 def test_names_three_findings() -> None:
     text = " ".join(summary(reports.report(3_000, 3, 5)).split())
     assert [each.what in text for each in reports.findings()] == [True, True, True, False]

@@ -7,7 +7,8 @@ consumers are told (CANCEL), and their answers are dropped.
 Some are let finish, one of ``1 / hedge.sample`` calls: their results are compared with the one that was used, as bytes,
 so that back ends that disagree are noticed. Not those that are signed, for no signature is like another.
 
-The dispatch log has a record of each delivery that did not answer the call, of kind HEDGE, beside that of the call.
+The dispatch log has a record of each delivery that did not answer the call, of kind HEDGE, beside that of the call. Of
+one whose result differs from the one that was used, the class of what was raised says so (``DIFFERS``).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from rpcmq.core.router.model import Delivery, Request
 from rpcmq.core.router.roundrobin.request_table import RequestTable
 from rpcmq.core.router.settings import Settings
 from rpcmq.errors import Outcome
-from rpcmq.log_format import NOT_REPORTED
+from rpcmq.log_format import DIFFERS, NOT_REPORTED
 from rpcmq.wire import FORMAT_AT, Flag, Kind, flags_of, payload_of, size_of, with_flag, with_kind, without_flag
 
 __all__ = ["HedgedEnds"]
@@ -82,7 +83,8 @@ class HedgedEnds:
         if request.outcome is None:
             _counts(request).failed += 1
         elif hedge.sample is delivery:
-            self._compare(request, hedge, delivery, answer, outcome)
+            if self._differs(request, hedge, delivery, answer, outcome):
+                error = f"{DIFFERS}: {error}" if error else DIFFERS
         else:
             outcome, error = int(Outcome.CANCELLED), ""
         if not is_told:
@@ -143,17 +145,20 @@ class HedgedEnds:
         self.samples[other] = now + _LONGEST
         return other
 
-    def _compare(self, request: Request, hedge: Hedge, delivery: Delivery, answer: bytes, outcome: int) -> None:
+    def _differs(self, request: Request, hedge: Hedge, delivery: Delivery, answer: bytes, outcome: int) -> bool:
+        """Count whether ``answer`` is another one than the call has ended with, and return that."""
         if self.samples.pop(delivery, None) is None:
-            return  # it was told after all
+            return False  # it was told after all
         counts = _counts(request)
         if outcome == _OK and not _is_comparable(answer):
-            return
+            return False
         counts.compared += 1
-        if outcome != _OK or _digest(answer) != hedge.digest:
-            other = delivery.consumer.link.identity
-            counts.note_difference(hedge.winner, other)
-            self.on_disagreement(request, hedge.winner, other)
+        if outcome == _OK and _digest(answer) == hedge.digest:
+            return False
+        other = delivery.consumer.link.identity
+        counts.note_difference(hedge.winner, other)
+        self.on_disagreement(request, hedge.winner, other)
+        return True
 
     def tick(self, now: float) -> None:
         """Tell consumers that were let finish, and have not, that nobody waits."""
