@@ -31,6 +31,7 @@ COMPILED = (
     "rpcmq/client/process.py",
     "rpcmq/client/results.py",
     "rpcmq/client/task_answers.py",
+    "rpcmq/client/task_starts.py",
     "rpcmq/client/thread_process.py",
     "rpcmq/client/trusted_payloads.py",
     "rpcmq/transport/batches.py",

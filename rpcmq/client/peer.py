@@ -61,7 +61,7 @@ class LinkOwner(Protocol):
     def switch(self, switch: Callable[[], object]) -> None:
         """Resume somebody who waits."""
 
-    def start_tasks(self) -> None:
+    def start_tasks(self) -> object:
         """Start the handlers of what was delivered."""
 
 

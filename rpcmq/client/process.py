@@ -14,6 +14,7 @@ from rpcmq.client.hello import default_identity, hello_of
 from rpcmq.client.limited_log import RateLimitedLog
 from rpcmq.client.payloads import Payloads
 from rpcmq.client.peer import DirectLinks
+from rpcmq.client.task_starts import FLUSH_AFTER, FLUSH_MESSAGES, TaskStarts
 from rpcmq.client.trust import payload_checker_for
 from rpcmq.config import ClientConfig
 from rpcmq.core.process.call import Call
@@ -38,12 +39,6 @@ T = TypeVar("T")
 
 log = logging.getLogger("rpcmq.client")
 
-#: While those who are woken run in one wake-up, what they send leaves when it is so many messages, or so old
-#: (seconds), so that the other side can begin. Measured at W=64, with calls that take 25 us of CPU on
-#: either end and with some that take 55: 24 messages are best for both; a time alone is right for one
-#: of them only, and 0.5 ms makes batches too small for the slower.
-_FLUSH_MESSAGES = 24
-_FLUSH_AFTER = 0.0015
 # Looking up a member of an enum costs a cast as much as a few of its steps.
 _CAST = int(Kind.CAST)
 #: Pause before a registration that the router refused after a reconnect is tried again (seconds).
@@ -101,6 +96,8 @@ class Process:
         )  # fmt: skip
         self.connection.call_when_denied(self._denied)
         self.direct = DirectLinks(self)
+        #: Starts the handlers of delivered tasks; returns whether more was received meanwhile.
+        self.start_tasks = TaskStarts(self.tasks, self.uplink, self.connection, shell, self.switch).start
         self._closing = False
         #: Does as :meth:`cancel`, for an exception that a signal's handler may follow: none raises in it.
         self.give_up: Callable[[Call], object] = self.cancel
@@ -150,42 +147,25 @@ class Process:
                 # A signal's handler: who was resumed already looks for what it waits for once more.
                 self.calls.changed[:0] = calls
                 raise
-            self.start_tasks()
+            if self.start_tasks():
+                # What has come meanwhile has to wait for the next wake-up: others in the loop have their turn before.
+                break
         if self.cast_window.waiting:
             self.cast_window.wake(self.switch)
 
     def _resume(self, calls: list[Call]) -> None:
-        flush_at = monotonic() + _FLUSH_AFTER
+        flush_at = monotonic() + FLUSH_AFTER
         outbox = self.uplink.outbox
         for call in calls:
             if call.waiter is not None:
                 self.switch(call.waiter)
-                if len(outbox) >= _FLUSH_MESSAGES or monotonic() > flush_at:
+                if len(outbox) >= FLUSH_MESSAGES or monotonic() > flush_at:
                     self.connection.flush()
-                    flush_at = monotonic() + _FLUSH_AFTER
+                    flush_at = monotonic() + FLUSH_AFTER
         if self.calls.streams.open:
             for call in calls:
                 if isinstance(call, StreamingCall):
                     call.changed()
-
-    def start_tasks(self) -> None:
-        """Start the handlers of delivered tasks, and notify running ones of changes."""
-        changes, self.tasks.changed = self.tasks.changed, []
-        for task in changes:
-            if task.on_change is not None:
-                self.switch(task.on_change)
-        tasks, self.tasks.delivered = self.tasks.delivered, []
-        flush_at = monotonic() + _FLUSH_AFTER
-        outbox = self.uplink.outbox
-        for task in tasks:
-            try:
-                task.registration.on_task(task)
-            except BaseException as error:
-                self.shell.print_exception(task, error)
-                self.switch(partial(task.registration.on_not_begun, task, error))
-            if len(outbox) >= _FLUSH_MESSAGES or monotonic() > flush_at:
-                self.connection.flush()
-                flush_at = monotonic() + _FLUSH_AFTER
 
     def switch(self, switch: Callable[[], object]) -> None:
         """Resume somebody who waits, from the loop; an exception does not affect later ones."""

@@ -24,7 +24,7 @@ __all__ = [
 
 #: Dimensions that may be asked for by value.
 FILTERS = ("router", "exchange", "topic", "method", "kind", "server", "client", "outcome", "error_class")
-#: Those of which a call and its deliveries, or two of these, may have different values.
+#: Dimensions in which a call and its deliveries may differ.
 _OWN = frozenset({"kind", "server", "outcome", "error_class"})
 _AGO = {"s": 1, "min": 60, "m": 60, "h": 3600, "d": 86_400}
 _SELECTION = re.compile(r"(?P<path>.+?)(?:@(?P<since>[^@,]*?)\.\.(?P<until>[^@,]*?))?(?P<filters>(?:,[a-z_]+=[^,]*)*)")

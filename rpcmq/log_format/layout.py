@@ -73,8 +73,8 @@ MESSAGE = Struct(">IBBHBBBBIIQQ")
 NOT_REPORTED = 0xFFFFFFFF
 #: The greatest number that an ERROR may have.
 MAX_ERROR = 0xFFFF
-#: What an ERROR is, or begins with (and ": ", and the class raised), of a delivery that others have overtaken and whose
-#: result is not the one that was used.
+#: The ERROR of a delivery that others have overtaken, if its result is not the one that was used; where it has raised
+#: something, with ": " and the class of that behind.
 DIFFERS = "differs"
 
 

@@ -59,15 +59,15 @@ class Connection:
 
     Attributes:
         status: the state of its routers, for those who wait for it.
-        schedule, send_now, send_soon, flush, wake: those of its :class:`~rpcmq.transport.wake_loop.WakeLoop`.
+        schedule, send_now, send_soon, flush, receive, wake: those of its :class:`~rpcmq.transport.wake_loop.WakeLoop`.
         abandoned: this is the child of a fork, and the connection its parent's.
         ended: nothing is sent any more. Closed, it goes on until it has lingered.
     """
 
     __slots__ = (
         "__weakref__", "_dialed", "_dialer", "_engines", "_failures", "_gone", "_linger_seconds", "_loop",
-        "_on_closed", "_reconnector", "_sends", "abandoned", "ended", "flush", "schedule", "send_now", "send_soon",
-        "send_with", "shell", "status", "uplink", "wake",
+        "_on_closed", "_reconnector", "_sends", "abandoned", "ended", "flush", "receive", "schedule", "send_now",
+        "send_soon", "send_with", "shell", "status", "uplink", "wake",
     )  # fmt: skip
 
     def __init__(
@@ -104,6 +104,7 @@ class Connection:
         self.send_with = loop.send_with
         self.send_soon = loop.send_soon
         self.flush = loop.flush
+        self.receive = loop.receive
         self.wake = loop.wake
         self._gone = shell.event()
         uplink.on_error = failures.show

@@ -243,6 +243,13 @@ class WakeLoop:
             raise
         return rounds
 
+    def receive(self) -> None:
+        """Receive what there is; for callbacks that keep the loop busy for long. Another wake-up follows this one."""
+        self._receive()
+        if not self._scheduled:
+            self._shell.call_soon(self._run_scheduled)
+            self._scheduled = True
+
     def receive_rest(self) -> None:
         """Receive everything that came on a connection that has broken."""
         for _ in range(_LAST_TURNS):

@@ -76,6 +76,27 @@ def test_calls_that_wait_in_a_stopped_back_end_never_begin_once_others_have_answ
     eventually(lambda: all(row["in_flight"] == 0 for row in backends.router.view("topics")["topics"]))
 
 
+def test_calls_that_came_with_one_that_blocks_their_process_never_begin_once_others_have_answered(
+    backends: Backends, tmp_path: Path
+) -> None:
+    blocked = backends.start("blocked", "gevent", 0.0)
+    backends.start("quick", "gevent", 0.3)
+    blocked.pause()
+    message = {"method": "block", "args": {"path": str(tmp_path / "go-on")}}
+    block = gevent.spawn(backends.client.call, None, "catalogue.blocked", message, 60)
+    eventually(lambda: any(row["in_flight"] for row in backends.router.view("topics")["topics"]))
+    calls = [gevent.spawn(backends.call, item, hedge_after=0.05) for item in range(CALLS)]
+    # All of them are there before it goes on, so that it has them when it begins the first.
+    eventually(lambda: backends.hedges().get("calls") == CALLS)
+    blocked.resume()
+    assert Counter(call.get(timeout=30) for call in calls) == {"quick": CALLS}
+    assert backends.hedges()["won"] > CALLS / 4
+    (tmp_path / "go-on").touch()
+    assert block.get(timeout=60)
+    # Of the last ones it may not have heard yet when it goes on.
+    assert backends.begun("blocked") < CALLS / 8 and backends.begun("quick") == CALLS
+
+
 def test_a_back_end_that_is_killed_costs_no_call_that_another_one_has(backends: Backends) -> None:
     killed = backends.start("killed", "gevent", 5.0)
     backends.start("quick", "gevent", 0.3)

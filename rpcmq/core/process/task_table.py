@@ -301,22 +301,16 @@ class TaskTable:
         self, now: float, task: Task, kind: int, format: int, payload: bytes | memoryview, error: bytes = b"",
         flags: int = 0, is_begun: bool = True,
     ) -> None:  # fmt: skip
-        """End the task with REPLY, FAULT or END.
-
-        Args:
-            error: names the class raised, for the router's log.
-            is_begun: whether its handler was begun, whose time is told.
-        """
+        """End the task with REPLY, FAULT or END. ``error`` names the class raised, for the router's log."""
         if not self._finish(task, _ANSWERED):
             self.counters["late answers"] += 1
             return
         if task.sender is self._uplink:
             self._settlements.answered = True
+        spent = wire_microseconds(now - task.received_at) if is_begun else NO_TTL
         message = pack(
-            kind, payload, flags=flags, format=format,
-            ttl=wire_microseconds(now - task.received_at) if is_begun else NO_TTL, key=task.key,
-            method=error if error and self._accepts_error_name(task) else b"", hops=task.hops, attempt=task.attempt,
-            consumer=task.tag,
+            kind, payload, flags=flags, format=format, ttl=spent, key=task.key, hops=task.hops, attempt=task.attempt,
+            consumer=task.tag, method=error if error and self._accepts_error_name(task) else b"",
         )  # fmt: skip
         if self.witness.is_active:
             self.witness.answered(task, message)

@@ -1,11 +1,13 @@
 """A back end that counts the calls that it begins: catalogue.py ROUTER NAME SHELL SECONDS.
 
-``show`` takes SECONDS; ``begun`` tells how many were begun. SHELL: gevent, threads or aio.
+``show`` takes SECONDS; ``begun`` tells how many were begun; ``block`` lets nothing else run until a file is there, for
+a minute at most. SHELL: gevent, threads or aio.
 """
 
 import asyncio
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 ROUTER, NAME, SHELL, SECONDS = sys.argv[1], sys.argv[2], sys.argv[3], float(sys.argv[4])
@@ -19,6 +21,12 @@ class Catalogue:
         self.count += 1
         pause(SECONDS)
         return NAME
+
+    def block(self, ctx: object, path: str) -> bool:
+        until = time.monotonic() + 60
+        while not Path(path).exists() and time.monotonic() < until:
+            time.sleep(0.01)
+        return Path(path).exists()
 
     def begun(self, ctx: object) -> int:
         return self.count
