@@ -25,8 +25,10 @@ class Hedge:
 
     Attributes:
         delay: seconds that one has it before the next is given it.
+        due: when it is looked at next (monotonic seconds); None: not at a time of its own.
         pause: seconds until this is tried again, where it could not be.
         left: how many more it may be given to.
+        came_back: whether a delivery of it came back that nobody had begun.
         exception_wins: whether what a handler raises ends it, though others have it.
         was_withheld: whether it was counted that a consumer could not be given it.
         first: the consumer that had it first.
@@ -37,7 +39,8 @@ class Hedge:
     """
 
     __slots__ = (
-        "delay", "digest", "exception_wins", "first", "last", "left", "pause", "sample", "was_withheld", "winner",
+        "came_back", "delay", "digest", "due", "exception_wins", "first", "last", "left", "pause", "sample",
+        "was_withheld", "winner",
     )  # fmt: skip
 
     def __init__(self, consumers: int, delay: float, exception_wins: bool) -> None:
@@ -45,7 +48,8 @@ class Hedge:
         self.pause = max(delay, 0.01)
         self.left = consumers - 1
         self.exception_wins = exception_wins
-        self.was_withheld = False
+        self.was_withheld = self.came_back = False
+        self.due: float | None = None
         self.first: object = None
         self.last: object = None
         self.sample: object = None
@@ -101,6 +105,16 @@ class HedgeCounts:
     def spend(self) -> None:
         """Another delivery was made that the budget is to bound."""
         self._tokens -= 1.0
+
+    def take_back(self, is_free: bool) -> None:
+        """A delivery has come back, and nobody has begun it.
+
+        Args:
+            is_free: the budget is not to bound it.
+        """
+        self.deliveries -= 1
+        if not is_free:
+            self._tokens += 1.0
 
     def totals(self) -> Counter[str]:
         """The counts that are added up over all methods, by name."""

@@ -164,12 +164,13 @@ class Forwarding(MeshPart):
     def take_beside(self, now: float, request: Request) -> bool:
         """Offer ``request``, which others have, to the least busy neighbour that has none of it, if one is free.
 
-        One that tells how many it takes is not: its consumers are busy.
+        One that tells how many it takes is not: its consumers are busy. One that was busy is asked last.
         """
-        destination = request.destination
-        remotes = (destination.server or destination.topic).remotes
-        free = [each for each in remotes.values() if each.room is None and each.free > 0]
-        free.sort(key=lambda each: len(each.offered) / (each.capacity or 1))
+        remotes = list(_place_of(request).remotes.values())
+        for remote in (were_busy := [each for each in remotes if each.room == 0 and not each.wanted]):
+            remote.room = None  # as in `take`
+        free = [each for each in remotes if each.room is None and each.free > 0]
+        free.sort(key=lambda each: (each in were_busy, len(each.offered) / (each.capacity or 1)))
         return any(self._offer(now, request, remote) for remote in free)
 
     def fan_out(self, request: Request) -> int:
@@ -388,6 +389,7 @@ class Forwarding(MeshPart):
         again = [each for each in back if not each.request.has_ended]
         for each in again:
             each.request.take_back(each)
+            self._dispatch.hedging.come_back(now, each)
         # Not where a consumer has it still, which was given it before, or beside this one.
         nobodys = [each.request for each in again if each.request.delivery is None]
         self._dispatch.deliveries.deliver_again(now, nobodys)

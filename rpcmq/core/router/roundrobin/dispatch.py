@@ -95,7 +95,7 @@ class Dispatch:
         self.hedging = Hedging(settings, self.requests, self.deliveries, self.hedged_ends)
         self.departures = Departures(self.requests, self.deliveries, self.recovery, self.hedged_ends)
         self.settlements = Settlements(self.requests, self.deliveries, self.departures)
-        self.returns = Returns(self.requests, self.deliveries, self.departures)
+        self.returns = Returns(self.requests, self.deliveries, self.departures, self.hedging)
         #: Takes a call that was sent to another router before: (now, link, request); False: it does not.
         self.adopts: Callable[[float, Link, Request], bool] = lambda now, link, request: False
         #: Called with (now, request, delivery) when the answer to another router's request is in its outbox; or None.

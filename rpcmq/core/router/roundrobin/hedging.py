@@ -3,7 +3,8 @@
 A caller asks for it (HEDGE), for a call that may run more than once. It is bounded: by ``hedge.budget``, in proportion
 to the calls of the method; and nothing is given twice while messages wait for the same consumers. A consumer that is
 at another router is preferred where the first is at this one, so that a router that stalls does not hold up both. No
-process has the same call twice. What could not be given when that was due is tried again, after twice the time.
+process has the same call twice. What could not be given when that was due is tried again, after twice the time; what
+comes back, because nobody has begun it, at once.
 
 Who asks for a delay as the method's percentile gets what the latency policy says
 (:attr:`Hedging.usual`); without an entry there the call is not hedged.
@@ -17,7 +18,7 @@ from itertools import count
 
 from rpcmq.core.router.forwarded import Elsewhere
 from rpcmq.core.router.hedge import Hedge, HedgeCounts
-from rpcmq.core.router.model import Consumer, Destination, Link, Request
+from rpcmq.core.router.model import Consumer, Delivery, Destination, Link, Request
 from rpcmq.core.router.rights import matches
 from rpcmq.core.router.roundrobin.deadlines import ENDED_AT_ONCE
 from rpcmq.core.router.roundrobin.deliveries import Deliveries
@@ -91,14 +92,14 @@ class Hedging:
         while hedge.left:
             latest = request.delivery
             if latest is not None and now < latest.dispatched_at + hedge.delay:
-                self._look_at(latest.dispatched_at + hedge.delay, link, request)
+                self._look_at(latest.dispatched_at + hedge.delay, link, request, hedge)
                 return
             reason = self._withheld_for(request) or self._give(now, request, hedge)
             if reason:
                 if not hedge.was_withheld:
                     hedge.was_withheld = True
                     self._counts(request).withheld[reason] += 1
-                self._look_at(now + hedge.next_pause(), link, request)
+                self._look_at(now + hedge.next_pause(), link, request, hedge)
                 return
 
     def _withheld_for(self, request: Request) -> str:
@@ -140,6 +141,22 @@ class Hedging:
         self._requests.journal.note(now, request.key, "hedged", delivery.consumer.link.identity)
         return ""
 
+    def come_back(self, now: float, delivery: Delivery) -> None:
+        """``delivery`` has come back, and was not begun: if others have its call, it may be given to one more instead.
+
+        At once, but where that has happened before: peers that return all they get are not to be asked without end.
+        """
+        request = delivery.request
+        hedge, link = request.hedged, request.reply_to
+        if hedge is None or hedge.first is None or link is None or request.has_ended or request.delivery is None:
+            return
+        if hedge.first is delivery.consumer:
+            hedge.first = [each.consumer for each in request.deliveries()][-1]
+        hedge.left += 1
+        self._counts(request).take_back(_is_free(request.destination, self._settings))
+        self._look_at(now + hedge.next_pause() if hedge.came_back else now, link, request, hedge)
+        hedge.came_back = True
+
     def _give_here(self, now: float, request: Request, had: list[Consumer]) -> bool:
         processes = {consumer.link.identity for consumer in had}
         form, key = request.message[FORMAT_AT], request.key
@@ -158,8 +175,10 @@ class Hedging:
 
     # --- time --------------------------------------------------------------------------------
 
-    def _look_at(self, when: float, link: Link, request: Request) -> None:
-        due = self._due
+    def _look_at(self, when: float, link: Link, request: Request, hedge: Hedge) -> None:
+        if hedge.due is not None and hedge.due <= when:
+            return
+        hedge.due, due = when, self._due
         if len(due) > 2 * self._requests.calls_in_flight + _FEW:
             due[:] = [each for each in due if each[3] in each[2].calls]
             heapify(due)
@@ -181,11 +200,12 @@ class Hedging:
         for _ in range(ENDED_AT_ONCE):
             if not due or due[0][0] > now:
                 return
-            _, _, link, key = heappop(due)
+            when, _, link, key = heappop(due)
             request = link.calls.get(key)
             hedge = request.hedged if request is not None else None
-            if request is None or hedge is None:
-                continue  # it has ended
+            if request is None or hedge is None or hedge.due != when:
+                continue  # it has ended, or was looked at earlier
+            hedge.due = None
             try:
                 self._give_or_wait(now, link, request, hedge)
             except Exception:

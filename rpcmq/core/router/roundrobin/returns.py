@@ -6,6 +6,7 @@ from rpcmq.core.router.forwarded import Forwarded
 from rpcmq.core.router.model import Consumer, Delivery, Handler, Link, Request
 from rpcmq.core.router.roundrobin.deliveries import Deliveries
 from rpcmq.core.router.roundrobin.departures import Departures
+from rpcmq.core.router.roundrobin.hedging import Hedging
 from rpcmq.core.router.roundrobin.request_streams import has_begun
 from rpcmq.core.router.roundrobin.request_table import RequestTable
 from rpcmq.errors import Outcome, ProtocolError
@@ -17,12 +18,15 @@ __all__ = ["Returns"]
 class Returns:
     """Takes messages and credit back from consumers."""
 
-    __slots__ = ("_deliveries", "_departures", "_requests", "kinds")
+    __slots__ = ("_deliveries", "_departures", "_hedging", "_requests", "kinds")
 
-    def __init__(self, requests: RequestTable, deliveries: Deliveries, departures: Departures) -> None:
+    def __init__(
+        self, requests: RequestTable, deliveries: Deliveries, departures: Departures, hedging: Hedging
+    ) -> None:
         self._requests = requests
         self._deliveries = deliveries
         self._departures = departures
+        self._hedging = hedging
         self.kinds: dict[Kind, Handler] = {Kind.OCCUPIED: self.occupied, Kind.GIVE_BACK: self.give_back}
 
     def occupied(self, now: float, link: Link, message: bytes) -> None:
@@ -76,7 +80,8 @@ class Returns:
         is_latest = request.delivery is delivery and delivery.earlier is None
         request.take_back(delivery)
         if not is_latest:
-            return  # others have it
+            self._hedging.come_back(now, delivery)  # others have it
+            return
         # A call may have the flag, too, where it means nothing.
         if request.flags & Flag.FANOUT and request.reply_to is None:
             self._copy_again(now, consumer, request)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from rpcmq.core.router.settings import Settings
+from rpcmq.core.router.views import overview
 from rpcmq.errors import Outcome
 from rpcmq.log_format import MessageKind
 from rpcmq.testing.invariants import check_router
@@ -49,6 +50,13 @@ def answer(node: Process, call: Call, payload: bytes = b"mine") -> None:
 
 def cancelled(node: Process, call: Call) -> bool:
     return any(m.kind is Kind.CANCEL and m.key == call.key for m in node.received)
+
+
+def hedges(net: MeshNetwork) -> dict[str, Any]:
+    """The counts of the router of a caller at a."""
+    rows = overview(net.hosts["a"].router, net.now, "methods")["methods"]
+    (found,) = [row["hedges"] for row in rows if row["hedges"]]
+    return dict(found)
 
 
 def check(net: MeshNetwork) -> None:
@@ -146,6 +154,56 @@ def test_a_neighbour_whose_consumers_are_busy_sends_it_back_and_it_goes_on(net: 
     assert having(nodes, call) == [nodes[0]]
     answer(nodes[0], call)
     assert call.end.payload == b"mine"
+    check(net)
+
+
+def test_what_a_busy_neighbour_sends_back_goes_to_another_one(net: MeshNetwork) -> None:
+    api = net.process("api", router="a")
+    nodes = serve(net, "a", "b", "c", credit=1)
+    for name in "bc":  # of which a knows nothing
+        busy = net.process(f"busy-{name}", router=name)
+        busy.request("compute", "boot", ttl=30)
+    extra = net.process("free", router="c")
+    extra.register("compute", credit=8)
+    net.advance(1.0)
+    call = ask(net, api, delay=0.05)
+    assert having(nodes, call) == [nodes[0]]
+    # Whichever neighbour is tried first: the one at which somebody is free has it then.
+    net.advance(0.06)
+    assert having([*nodes, extra], call) == [nodes[0], extra]
+    answer(extra, call)
+    assert call.end.payload == b"mine"
+    assert hedges(net)["deliveries"] == 1 and hedges(net)["won"] == 1
+    check(net)
+
+
+def test_what_a_busy_neighbour_sends_back_is_tried_there_again_and_counts_once(net: MeshNetwork) -> None:
+    a, b = net.process("api-a", router="a"), net.process("api-b", router="b")
+    nodes = serve(net, "a", "b", credit=1)
+    blocking = b.request("compute", "boot", ttl=30)
+    call = ask(net, a, delay=0.05)
+    net.advance(0.3)
+    assert having(nodes, call) == [nodes[0]]
+    assert hedges(net)["deliveries"] == 0
+    answer(nodes[1], blocking)
+    net.advance(5.0)
+    assert having(nodes, call) == nodes
+    assert hedges(net)["deliveries"] == 1
+    answer(nodes[1], call)
+    assert call.end.payload == b"mine" and len(call.ends) == 1
+    check(net)
+
+
+def test_busy_neighbours_are_not_asked_without_end(net: MeshNetwork) -> None:
+    a = net.process("api-a", router="a")
+    serve(net, "a", "b", "c", credit=1)
+    for name in "bc":
+        net.process(f"api-{name}", router=name).request("compute", "boot", ttl=300)
+    call = ask(net, a, delay=0.01)
+    net.advance(28.0)
+    assert not call.ends
+    story = list(net.hosts["a"].router.dispatch.requests.journal.story(net.now, call.key))
+    assert 2 < sum("hedged" in line for line in story) < 50
     check(net)
 
 
