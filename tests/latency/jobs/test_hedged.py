@@ -11,6 +11,7 @@ from rpcmq.errors import Outcome
 from rpcmq.latency.analysis.hedging import COUNTS, HedgedCalls
 from rpcmq.latency.jobs.batch import report
 from rpcmq.latency.jobs.engine import Engine
+from rpcmq.latency.jobs.local import Local
 from rpcmq.latency.selection import Selection
 from rpcmq.log_format import NOT_REPORTED
 from tests.latency.hedges import Delivery, hedged_log, lost, won_late
@@ -24,6 +25,15 @@ def numbers(each: HedgedCalls) -> dict[str, Any]:
 def hedged(engine: Engine, selection: Selection) -> list[HedgedCalls]:
     with engine.log(selection) as records:
         return records.hedged()
+
+
+@pytest.fixture(scope="module", params=["duckdb", pytest.param("spark", marks=pytest.mark.long)])
+def engine(request: pytest.FixtureRequest) -> Engine:
+    if request.param == "duckdb":
+        return Local()
+    from rpcmq.latency.jobs.spark import Spark
+
+    return Spark(request.getfixturevalue("spark"))
 
 
 @pytest.fixture(scope="module")
