@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from processes import Router, eventually, program
+from topics import occupied
 
 Make = Callable[..., Any]
 
@@ -90,6 +91,7 @@ def test_casts_that_waited_in_a_server_that_was_cut_off_run_once(
         for n in range(CASTS):
             caller.cast({}, "hold", n=n)
         far.expect("began")
+        eventually(lambda: occupied(router, topic) == [1])
         with program("server", kind, router.url, topic, "near", PYTHONWARNINGS="ignore") as near:
             near.expect("listening")
             wire.cut()

@@ -14,6 +14,7 @@ from endpoints import Endpoint
 from oslo_config import cfg
 from oslo_messaging import MessagingTimeout
 from processes import Router, eventually, program
+from topics import occupied, queued
 
 Make = Callable[..., Any]
 Start = Callable[..., Future[Any]]
@@ -59,6 +60,7 @@ def test_a_cast_that_was_given_to_another_meanwhile_is_not_begun(
         for n in range(4):
             caller.cast({}, "hold", n=n)
         begun = int(silent.expect(r"began (\d)")[1])
+        eventually(lambda: occupied(own_router, "silent") == [1])
         # It has others by now, which its only worker has not begun.
         silent.signal(signal.SIGSTOP)
         endpoint = Endpoint()
@@ -128,7 +130,7 @@ def test_cleanup_twice_and_while_a_call_waits(conf: Any, router: Router, in_thre
     server.stop()
     server.wait()
     waiting = in_thread(oslo_messaging.get_rpc_client(transport, target, timeout=60).call, {}, "hold", n=2)
-    eventually(lambda: transport._driver._connection._client is not None)
+    eventually(lambda: queued(router, "cleaned") == 1)
     transport.cleanup()
     with pytest.raises(oslo_messaging.MessagingException):
         waiting.result(30)

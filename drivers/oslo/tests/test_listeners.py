@@ -13,7 +13,7 @@ from endpoints import Endpoint
 from oslo_messaging import MessagingTimeout
 from oslo_messaging.server import _pool_opts
 from processes import IS_PATCHED, Router, eventually, program
-from topics import topic_of
+from topics import occupied, topic_of
 
 from rpcmq_oslo.driver import RpcmqDriver
 
@@ -76,7 +76,7 @@ def test_a_callback_that_waits_holds_up_nobody_else(transport: Make, serve: Make
 
 
 def test_a_call_whose_caller_has_given_up_is_not_begun(
-    transport: Make, client: Make, in_thread: Make, caplog: pytest.LogCaptureFixture
+    transport: Make, client: Make, in_thread: Make, router: Router, caplog: pytest.LogCaptureFixture
 ) -> None:
     endpoint = Endpoint()
     target = oslo_messaging.Target(topic="slow", server="node-1")
@@ -85,8 +85,10 @@ def test_a_call_whose_caller_has_given_up_is_not_begun(
     caller = client("slow", timeout=60)
     first = in_thread(caller.call, {}, "hold", n=1)
     eventually(lambda: endpoint.seen == [1])
+    given_up = in_thread(caller.prepare(timeout=5).call, {}, "tell", n=2)
+    eventually(lambda: topic_of(router, "slow")["in_flight"] == 2)
     with pytest.raises(MessagingTimeout):
-        caller.prepare(timeout=0.5).call({}, "tell", n=2)
+        given_up.result(60)
     with caplog.at_level(logging.ERROR):
         endpoint.go_on.set()
         assert first.result(30) == 1
@@ -104,8 +106,7 @@ def test_what_a_killed_server_has_not_begun_goes_to_another(serve: Make, client:
         for n in range(10):
             caller.cast({}, "hold", n=n)
         begun = int(doomed.expect(r"began (\d)")[1])
-        # Its acknowledgement leaves the process a moment later.
-        eventually(lambda: topic_of(router, "fatal")["consumers"][0]["occupied"] == 1)
+        eventually(lambda: occupied(router, "fatal") == [1])
         doomed.kill()
     endpoint = Endpoint()
     endpoint.go_on.set()

@@ -53,7 +53,7 @@ def rabbit() -> Iterator[str]:
             Process(["epmd", "-address", "127.0.0.1", "-port", names], **env),
             Process([str(RABBITMQ)], **env) as server,
         ):
-            server.expect("Server startup complete")
+            server.expect("Server startup complete", 120)
             yield f"rabbit://guest:guest@127.0.0.1:{port}/"
             server.signal(signal.SIGTERM)
             server.wait(60)

@@ -61,11 +61,11 @@ def test_a_server_that_is_slow_and_one_that_is_busy(
     try:
         holders[0].start()
         assert endpoint.running.acquire(timeout=30)
-        assert re.search(r"with \S+ for 0.\d s, running", reason(client("busy", timeout=0.5)))
+        assert re.search(r"with \S+ for \d\.\d s, running", reason(client("busy", timeout=2)))
         # The one that has timed out runs on, and takes the other worker.
         assert endpoint.running.acquire(timeout=30)
-        told = reason(client("busy", timeout=0.5))
-        assert re.search(r"queued 0.\d s: all 1 consumers of 'openstack/busy' are busy \(2 of 2 in flight\)", told), (
+        told = reason(client("busy", timeout=2))
+        assert re.search(r"queued \d\.\d s: all 1 consumers of 'openstack/busy' are busy \(2 of 2 in flight\)", told), (
             told
         )
     finally:
@@ -89,11 +89,11 @@ def test_a_router_that_is_away_from_the_start(transport: Make, client: Make) -> 
 def test_a_router_that_hangs_or_dies(transport: Make) -> None:
     with Router() as router:
         over = transport(router.url)
-        caller = oslo_messaging.get_rpc_client(over, oslo_messaging.Target(topic="nobody"), timeout=1)
+        caller = oslo_messaging.get_rpc_client(over, oslo_messaging.Target(topic="nobody"), timeout=3)
         assert "no consumer" in reason(caller)
         router.signal(signal.SIGSTOP)
         told = reason(caller)
-        assert re.search(r"no answer within 1(\.0)? s from 'openstack/nobody'; the router was last heard \d", told), (
+        assert re.search(r"no answer within 3(\.0)? s from 'openstack/nobody'; the router was last heard \d", told), (
             told
         )
         router.signal(signal.SIGCONT)

@@ -91,13 +91,13 @@ def test_the_last_user_closes_the_connection_and_it_may_be_used_again(conf: cfg.
     one, two = (oslo_messaging.get_rpc_transport(conf, router.url) for _ in range(2))
     target = oslo_messaging.Target(topic="nobody-at-all", fanout=True)
     for transport in (one, two):
-        transport._send(target, {}, {"method": "m"}, retry=1)
+        transport._send(target, {}, {"method": "m"}, retry=30)
     shared = one._driver._connection.client
     one.cleanup()
     assert not shared.closed
     two.cleanup()
     assert shared.closed and not connections._clients
-    two._send(target, {}, {"method": "m"}, retry=1)
+    two._send(target, {}, {"method": "m"}, retry=30)
     assert connections._clients
     two.cleanup()
 
