@@ -114,9 +114,12 @@ def check_private(path: str | os.PathLike[str]) -> None:
         ConfigError: others can, or it cannot be looked at.
     """
     try:
-        mode = stat.S_IMODE(os.stat(path).st_mode)
+        status = os.stat(path)
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+    if not stat.S_ISREG(status.st_mode):
+        raise ConfigError(f"{path}: is no regular file")
+    mode = stat.S_IMODE(status.st_mode)
     if mode & 0o077:
         raise ConfigError(f"{path}: has a secret key and mode {mode:04o}; nobody but its owner may read it: chmod 600")
 
@@ -157,10 +160,13 @@ def read_key_file(path: str | os.PathLike[str], client: bool) -> KeyFile:
             raise ConfigError(f"{path}: routers: {url!r} = {public!r} is no key; a key has 40 characters of Z85")
     for key in known:
         if key not in values:
+            if client and "name" not in values and "router" not in values:
+                raise ConfigError(f"{path}: has no `name` and no `router`: it is a router's own key, not a process's")
             raise ConfigError(f"{path}: {key} is missing")
         if key != "name" and not is_key(values[key]):
             shown = "it" if key == "secret" else repr(values[key])
-            raise ConfigError(f"{path}: {key}: {shown} is no key; a key has 40 characters of Z85")
+            counted = "" if len(values[key]) == 40 else f", and this has {len(values[key])}"
+            raise ConfigError(f"{path}: {key}: {shown} is no key; a key has 40 characters of Z85{counted}")
     if client and not is_name(values["name"]):
         raise ConfigError(f"{path}: name = {values['name']!r}: expected up to 64 letters, digits, '.', '_' and '-'")
     if public_of(values["secret"]) != values["public"]:

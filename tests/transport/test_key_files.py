@@ -63,6 +63,11 @@ def test_a_secret_that_others_can_read_is_refused(tmp_path: Path, keys: KeyFile,
         read_key_file(path, client=True)
 
 
+def test_a_folder_is_no_key_file(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=rf"{tmp_path}: is no regular file"):
+        read_key_file(tmp_path, client=True)
+
+
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
@@ -71,7 +76,12 @@ def test_a_secret_that_others_can_read_is_refused(tmp_path: Path, keys: KeyFile,
         (lambda text: text.replace('name = "web"', 'name = "a/b"'), "name = 'a/b'"),
         (lambda text: text.replace('name = "web"', "name = 7"), "name = 7: expected str"),
         (lambda text: text + "x", "not valid TOML"),
-        (lambda text: text.replace('router = "', 'router = "~'), "router: .* is no key"),
+        (lambda text: text.replace('router = "', 'router = "~'), "router: .* is no key; .*, and this has 41$"),
+        (lambda text: text.replace('secret = "', 'secret = "0'), "secret: it is no key; .* 40 .*, and this has 41$"),
+        (
+            lambda text: "\n".join(line for line in text.splitlines() if line.split(" ")[0] in ("public", "secret")),
+            "no `name` and no `router`: it is a router's own key",
+        ),
     ],
 )
 def test_what_is_wrong_names_file_and_key(tmp_path: Path, keys: KeyFile, change, expected: str) -> None:

@@ -23,6 +23,22 @@ class NobodyWaits(MessagingException):
     """The message is not this process's to run any more: its caller has given up, or another listener may have it."""
 
 
+class _OneLine(logging.Filter):
+    """Has the log say in one line what is dropped: oslo.messaging takes it for a fault, and logs a traceback."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        if isinstance(error, NobodyWaits):
+            record.msg, record.args, record.exc_info = str(error), (), None
+            record.levelno, record.levelname = logging.WARNING, logging.getLevelName(logging.WARNING)
+        return True
+
+
+#: The loggers to which oslo.messaging says that a message could not be acknowledged.
+for _name in ("oslo_messaging.rpc.server", "oslo_messaging.notify.listener"):
+    logging.getLogger(_name).addFilter(_OneLine())
+
+
 class Incoming(RpcIncomingMessage):
     """A call, cast or notification.
 

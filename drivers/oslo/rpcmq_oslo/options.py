@@ -8,7 +8,7 @@ from oslo_config import cfg
 from oslo_messaging import InvalidTransportURL
 from oslo_messaging._drivers.common import ConfigOptsProxy
 
-__all__ = ["GROUP", "executor_pool_size", "list_opts", "options_of"]
+__all__ = ["GROUP", "OPTION_NAMES", "executor_pool_size", "list_opts", "options_of"]
 
 GROUP = "oslo_messaging_rpcmq"
 _OPTIONS = [
@@ -19,6 +19,7 @@ _OPTIONS = [
         "keys, which routers accept on loopback only, or if they are told to.",
     ),
 ]
+OPTION_NAMES = tuple(sorted(option.name for option in _OPTIONS))
 #: Threads of an executor that oslo.messaging makes, if nothing is said.
 _POOL_SIZE = 64
 
@@ -32,16 +33,23 @@ def options_of(conf: cfg.ConfigOpts, url: Any) -> Any:
     """Register the options with ``conf``, and return them; those in the query of ``url`` come first.
 
     Raises:
-        InvalidTransportURL: the query has an unknown option, or a wrong value.
+        InvalidTransportURL: the query has an unknown option, a wrong value, or one option twice.
     """
     conf.register_group(cfg.OptGroup(GROUP, title="rpcmq driver options"))
     conf.register_opts(_OPTIONS, group=GROUP)
+    # oslo.messaging joins the values of one that is given twice by commas.
+    if "," in (url.query or {}).get("key_file", ""):
+        raise InvalidTransportURL(
+            str(url),
+            f"key_file = {url.query['key_file']!r} in the transport url is given more than once, or has a comma: give "
+            f"it once, and one with a comma as key_file in [{GROUP}]",
+        )
     try:
         return ConfigOptsProxy(conf, url, GROUP)[GROUP]
     except (cfg.NoSuchOptError, ValueError) as error:
-        names = ", ".join(sorted(option.name for option in _OPTIONS))
+        known = ", ".join(OPTION_NAMES)
         raise InvalidTransportURL(
-            str(url), f"the query {dict(url.query)} of the transport url: {error}; options are: {names}"
+            str(url), f"the query {dict(url.query)} of the transport url: {error}; options are: {known}"
         ) from error
 
 

@@ -10,6 +10,7 @@ from oslo_utils import netutils
 __all__ = ["DEFAULT_PORT", "router_urls", "virtual_host"]
 
 DEFAULT_PORT = 7700
+_LAST_PORT = 65_535
 
 
 def router_urls(url: Any) -> tuple[str, ...]:
@@ -18,8 +19,10 @@ def router_urls(url: Any) -> tuple[str, ...]:
     Args:
         url: the parsed transport url, ``rpcmq://host:port,host:port/``.
 
+    A router that is named twice is one.
+
     Raises:
-        InvalidTransportURL: it names no host, or has a user or password.
+        InvalidTransportURL: it names no host, a port that is none, or a user or password.
     """
     if not url.hosts:
         raise InvalidTransportURL(
@@ -35,7 +38,14 @@ def router_urls(url: Any) -> tuple[str, ...]:
                 f"the transport url has a user or password for {host.hostname!r}: rpcmq knows processes by their keys; "
                 "leave them out, and set key_file in [oslo_messaging_rpcmq], or ?key_file=... in the url",
             )
-    return tuple(f"tcp://{netutils.escape_ipv6(host.hostname)}:{host.port or DEFAULT_PORT}" for host in url.hosts)
+        if host.port is not None and not 0 < host.port <= _LAST_PORT:
+            raise InvalidTransportURL(
+                str(url),
+                f"port {host.port} of host {host.hostname!r} in the transport url: a port is 1 to {_LAST_PORT}; "
+                f"routers listen on {DEFAULT_PORT} unless told otherwise",
+            )
+    named = [f"tcp://{netutils.escape_ipv6(host.hostname)}:{host.port or DEFAULT_PORT}" for host in url.hosts]
+    return tuple(dict.fromkeys(named))
 
 
 def virtual_host(url: Any) -> str:

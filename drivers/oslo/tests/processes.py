@@ -22,7 +22,7 @@ IS_PATCHED = time.sleep.__module__ != "time"
 PROGRAMS = Path(__file__).parent / "programs"
 
 
-def eventually(look: Callable[[], T], seconds: float = 30.0) -> T:
+def eventually(look: Callable[[], T], seconds: float = 60.0) -> T:
     """Look until there is something; fail when the time is over."""
     deadline = time.monotonic() + seconds
     while not (found := look()):

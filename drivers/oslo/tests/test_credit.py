@@ -115,6 +115,7 @@ def test_of_two_servers_with_64_workers_each_has_64_and_the_rest_waits(kind: str
             caller.cast({}, "hold", n=n)
         eventually(lambda: is_shared(128, 64) and len(begun(first)) == 64)
         with program("server", kind, router.url, topic, "node-2", "64") as second:
+            second.expect("listening")
             eventually(lambda: is_shared(64, 64, 64))
             first.kill()
             # What it had begun is run nowhere else.

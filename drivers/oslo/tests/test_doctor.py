@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import subprocess
 import sys
@@ -17,10 +18,12 @@ from rpcmq_oslo import doctor
 from rpcmq_oslo.doctor import probe
 from rpcmq_oslo.doctor.findings import FAIL, OK, WARN
 
+PAGE = Path(__file__).parents[3] / "docs" / "openstack.md"
 STEPS = ["server", "call", "cast", "fanout", "notification"]
 
 Found = list[dict[str, str]]
 Check = Callable[..., Found]
+Change = Callable[[str], str] | None
 
 
 def rpcmq(*arguments: str, code: int = 0) -> str:
@@ -62,6 +65,8 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rpcmq("init", str(folder), "--listen", "tcp://127.0.0.1:0")
     rpcmq("keys", "add", "nova", "--keys", str(folder), "--allow", "serve,call,cast,fanout:nova/#")
     rpcmq("keys", "add", "few", "--keys", str(folder), "--allow", "call,serve:nova/#")
+    probed = re.findall(r"--allow '(.*rpcmq-doctor\S*)'", PAGE.read_text())
+    rpcmq("keys", "add", "finer", "--keys", str(folder), "--allow", "serve:nova/compute", "--allow", *probed)
     return folder
 
 
@@ -107,6 +112,9 @@ def test_names_that_do_not_resolve_and_ports_of_something_else(check: Check) -> 
         (urls("rpcmq://"), "names no router", "correct it"),
         (urls("rpcmq://h/?colour=red"), "no such option colour", "correct it"),
         (urls("rpcmq://alice:secret@h/"), "rpcmq knows processes by their keys", "correct it"),
+        (urls("rpcmq://h:99999/"), "port 99999 of host 'h'", "correct it"),
+        (urls("rpcmq://h:abc/"), "a port in it is no number", "write transport_url"),
+        (urls("rpcmq://h/?key_file=/a&key_file=/b"), "given more than once", "correct it"),
         (urls("rpcmq://$my_ip/"), "option that only the service knows", "--transport-url"),
         ("no settings\n", "nova.conf", "correct it"),
     ],
@@ -130,10 +138,14 @@ def test_keys_and_rights(check: Check, secure: Router, keys: Path) -> None:
     found = check(urls(secure.url, key_file=nova))
     assert [(each["about"], each["level"]) for each in found][-1] == ("server", FAIL)
     assert "has no right to serve" in found[-1]["text"] and "say --exchange" in found[-1]["todo"]
+    assert "'rpcmq-doctor.#' and 'rpcmq-doctor:info'" in found[-1]["todo"]
 
     found = check(urls(secure.url, key_file=str(keys / "few.key")), exchange="nova")
     assert [about for about, *_ in only(found, FAIL)] == ["cast", "fanout", "notification"]
     assert all("has no right to" in text for _, text, _ in only(found, FAIL))
+
+    found = check(urls(secure.url, key_file=str(keys / "finer.key")), exchange="nova")
+    assert not only(found, FAIL) and [each["about"] for each in found][-5:] == STEPS
 
 
 def test_a_key_that_is_missing_or_wrong(check: Check, secure: Router, keys: Path, tmp_path: Path) -> None:
@@ -159,14 +171,48 @@ def test_a_key_that_is_missing_or_wrong(check: Check, secure: Router, keys: Path
     assert "does not accept the key" in text and "rpcmq keys add" in todo
 
 
-def test_key_files_that_cannot_be_used(check: Check, secure: Router, keys: Path, tmp_path: Path) -> None:
-    found = check(urls(secure.url, key_file=str(tmp_path / "absent.key")), timeout=1)
-    assert "absent.key: No such file" in only(found, FAIL)[0][1]
-    open_to_all = tmp_path / "open.key"
-    open_to_all.write_text((keys / "client.key").read_text())
-    open_to_all.chmod(0o644)
-    found = check(urls(secure.url, key_file=str(open_to_all)), timeout=1)
-    assert only(found, FAIL)[0][2] == f"chmod 600 {open_to_all}"
+def without(text: str, name: str) -> str:
+    return "\n".join(line for line in text.splitlines() if not line.startswith(name)) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("mode", "change", "found", "advice"),
+    [
+        (0o600, None, "k.key: cannot be read: No such file", "correct key_file in [oslo_messaging_rpcmq]"),
+        (0o644, lambda text: text, "k.key: has a secret key and mode 0644", "chmod 600 "),
+        (0o600, lambda text: "garbage\n", "k.key: not valid TOML: .*line 1", "rpcmq keys add"),
+        (0o600, lambda text: text.replace('secret = "', 'secret = "0'), "k.key: secret: .* this has 41", "keys add"),
+        (0o600, lambda text: without(text, "router"), "k.key: router is missing", "rpcmq keys add"),
+    ],
+)
+def test_a_key_file_that_cannot_be_used_is_told_once(
+    check: Check, secure: Router, keys: Path, tmp_path: Path, mode: int, change: Change, found: str, advice: str
+) -> None:
+    path = tmp_path / "k.key"
+    if change is not None:
+        path.write_text(change((keys / "client.key").read_text()))
+        path.chmod(mode)
+    ((about, text, todo),) = only(check(urls(secure.url, key_file=str(path))), FAIL)
+    assert about == "key_file" and re.search(found, text) and advice in todo
+
+
+def test_a_folder_in_place_of_the_key_file(check: Check, secure: Router, tmp_path: Path) -> None:
+    ((about, text, _),) = only(check(urls(secure.url, key_file=str(tmp_path))), FAIL)
+    assert (about, text) == ("key_file", f"{tmp_path}: is no regular file")
+
+
+def test_names_in_the_group_that_are_no_options_or_are_there_twice(check: Check, router: Router) -> None:
+    found = check(urls(router.url, keyfile="/etc/nova/rpcmq.key") + "key_file = /a\nkey_file =\n")
+    assert not only(found, FAIL)
+    (unknown, twice) = only(found, WARN)
+    assert "has keyfile, which is no option" in unknown[1] and "options are: key_file" in unknown[2]
+    assert "has key_file 2 times; the last one counts: " in twice[1]
+
+
+def test_a_router_that_is_named_twice(check: Check, router: Router) -> None:
+    found = check(urls(f"rpcmq://{router.host},{router.host}/"))
+    ((about, text, _),) = only(found, WARN)
+    assert about == "transport_url" and "named twice" in text and not only(found, FAIL)
 
 
 def test_routers_of_the_mesh_that_the_url_does_not_name(check: Check) -> None:

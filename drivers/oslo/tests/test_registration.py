@@ -60,6 +60,9 @@ def test_the_query_of_the_url_comes_before_the_configuration(conf: cfg.ConfigOpt
         ("rpcmq://host/?colour=red", r"no such option colour.*options are: key_file"),
         ("rpcmq://alice:secret@host:1/", r"'host': rpcmq knows processes by their keys"),
         ("rpcmq://:1/", "has no name"),
+        ("rpcmq://host:99999/", "port 99999 of host 'host'.*1 to 65535"),
+        ("rpcmq://host:0/", "port 0 of host 'host'.*1 to 65535"),
+        ("rpcmq://host/?key_file=/a&key_file=/b", "key_file = '/a,/b' in the transport url is given more than once"),
     ],
 )
 def test_a_wrong_url_is_refused_with_the_reason(conf: cfg.ConfigOpts, url: str, text: str) -> None:
@@ -68,8 +71,8 @@ def test_a_wrong_url_is_refused_with_the_reason(conf: cfg.ConfigOpts, url: str, 
     assert "secret" not in f"{caught.value} {caught.value.url}"
 
 
-def test_hosts_are_routers_in_their_order(conf: cfg.ConfigOpts) -> None:
-    url = oslo_messaging.TransportURL.parse(conf, "rpcmq://one:1,two,[::1]:3/")
+def test_hosts_are_routers_in_their_order_each_once(conf: cfg.ConfigOpts) -> None:
+    url = oslo_messaging.TransportURL.parse(conf, "rpcmq://one:1,two,one:1,[::1]:3,two:7700/")
     assert router_urls(url) == ("tcp://one:1", "tcp://two:7700", "tcp://[::1]:3")
 
 

@@ -29,7 +29,8 @@ __all__ = ["STREAM_WINDOW", "Calls"]
 STREAM_WINDOW = 16
 #: Most items of a stream that were not read: a few times as many, for another consumer of it begins with so many again.
 _MAX_UNREAD = 8 * STREAM_WINDOW
-#: Grace after the deadline in which a caller waits for the router to explain the timeout (seconds).
+#: Grace after the deadline in which a caller waits for the router to explain the timeout (seconds); of a call that is
+#: made while there is no router nobody else can say why.
 _GRACE = 0.5
 #: Lateness of a tick (seconds) from which on this process was held up: it then gives the router that grace anew.
 _LATE = 0.5
@@ -113,7 +114,10 @@ class Calls:
         if timeout is not None:
             # `CallTable.check_at`, written out: this is the hot path. A stream is checked often enough to tell the
             # router in time that its caller is busy.
-            due = now + (timeout / 2 if call.flags & _STREAM else timeout + _GRACE)
+            if call.flags & _STREAM:
+                due = now + timeout / 2
+            else:
+                due = now + timeout + (_GRACE if self._uplink.ready else 0.0)
             call.slot = slot = self._wheel.slot(due)
             slot[key] = call
         if call.silence is not None:
@@ -275,6 +279,9 @@ class Calls:
             self._table.check_at(call, now + timeout / 2)
         elif call.flags & _STREAM and now < call.sign_of_life + timeout + _GRACE:
             self._table.check_at(call, min(now + timeout / 2, call.sign_of_life + timeout + _GRACE))
+        elif self._uplink.ready and now < call.sent_at + timeout + _GRACE:
+            # It was made while there was no router.
+            self._table.check_at(call, call.sent_at + timeout + _GRACE)
         else:
             self._expire(now, call, f"no answer within {timeout:g} s")
 

@@ -22,10 +22,12 @@ _ADVICE: Final = {
     "may require CURVE": "set key_file in [oslo_messaging_rpcmq] (rpcmq keys add makes one); if a RabbitMQ listens at "
     "that port, correct the port",
     "does not accept the key": "at the router: rpcmq keys list; then rpcmq keys add for the public key of key_file",
-    "may not be its key": "take the line `router` of key_file from that router (its router.key has it as `public`), or "
-    "leave key_file out if the router runs without keys",
+    "may not be its key": "take the line `router` of key_file from that router (its router.key has it as `public`); in "
+    "[routers] of key_file urls are written as in transport_url: localhost is not 127.0.0.1; or leave key_file out if "
+    "the router runs without keys",
     "has no right to": "add the right to the key's file in authorized/ at the routers: a service needs serve, call, "
-    "cast and fanout in its exchange; if that is another one than was tried here, say --exchange",
+    "cast and fanout in its exchange; if that is another one than was tried here, say --exchange; a key with rights to "
+    "some topics only needs them for the topics of the doctor as well: 'rpcmq-doctor.#' and 'rpcmq-doctor:info'",
     "no consumer": "see by rpcmq mesh whether all routers are linked",
 }
 

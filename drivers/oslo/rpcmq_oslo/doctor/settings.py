@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import stat
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,8 +11,10 @@ from oslo_config import cfg
 from oslo_messaging import InvalidTransportURL
 from oslo_messaging.notify.notifier import _notifier_opts
 
-from rpcmq_oslo.doctor.findings import FAIL, OK, Finding
-from rpcmq_oslo.options import GROUP, options_of
+from rpcmq import threads
+from rpcmq.errors import ConfigError
+from rpcmq_oslo.doctor.findings import FAIL, OK, WARN, Finding
+from rpcmq_oslo.options import GROUP, OPTION_NAMES, options_of
 from rpcmq_oslo.router_urls import router_urls, virtual_host
 
 __all__ = ["Bus", "read_settings"]
@@ -59,6 +59,7 @@ def read_settings(config_files: Sequence[str], transport_url: str, exchange: str
     except cfg.Error as error:
         findings.append((FAIL, "settings", str(error), "correct it, or run this as the user of the service"))
         return [], findings
+    findings += _group_findings(config_files)
     buses: list[Bus] = []
     try:
         url = oslo_messaging.TransportURL.parse(conf, transport_url or None)
@@ -72,7 +73,9 @@ def read_settings(config_files: Sequence[str], transport_url: str, exchange: str
         text = f"cannot be read: {error}; a $name in it may be an option that only the service knows"
         findings.append((FAIL, "transport_url", text, "give --transport-url, with the url written out"))
     except (InvalidTransportURL, ValueError) as error:
-        findings.append((FAIL, "transport_url", str(error), "write transport_url = rpcmq://host:7700/"))
+        # Of a port that is no number it tells only how Python says so.
+        text = str(error) if isinstance(error, InvalidTransportURL) else f"a port in it is no number: {error}"
+        findings.append((FAIL, "transport_url", text, "write transport_url = rpcmq://host:7700/"))
     return buses, findings
 
 
@@ -102,6 +105,9 @@ def _add(
         findings.append((FAIL, name, str(error), "correct it: the service does not start like this"))
         return
     own = exchange or conf.control_exchange
+    if len(routers) < len(url.hosts):
+        text = f"{shown}: a router is named twice, which counts once"
+        findings.append((WARN, name, text, "name another one of the mesh, or leave it out"))
     space = f", virtual host {virtual_host(url)}" if virtual_host(url) else ""
     findings.append(
         (
@@ -112,22 +118,48 @@ def _add(
         )
     )
     if key_file:
-        findings.append(_key_file(key_file))
+        findings.append(finding := _key_file(key_file, routers))
+        if finding[0] == FAIL:
+            # Each router would be told to be at fault for it.
+            return
     if not any(bus.routers == routers and bus.key_file == key_file for bus in buses):
         buses.append(Bus(conf, url, shown, routers, key_file, own))
 
 
-def _key_file(path: str) -> Finding:
+def _group_findings(config_files: Sequence[str]) -> Iterator[Finding]:
+    """Yield the names in the driver's group that are no options, or are there twice: oslo.config does not tell."""
+    known = ", ".join(OPTION_NAMES)
+    for path in config_files:
+        sections: dict[str, dict[str, list[str]]] = {}
+        # It has been read before: its form is right.
+        cfg.ConfigParser(path, sections).parse()
+        for name, values in sections.get(GROUP, {}).items():
+            if name not in OPTION_NAMES:
+                text = f"{path}: [{GROUP}] has {name}, which is no option of the driver, and is not looked at"
+                yield WARN, "settings", text, f"correct the name, or leave it out; options are: {known}"
+            elif len(values) > 1:
+                text = f"{path}: [{GROUP}] has {name} {len(values)} times; the last one counts: {values[-1]}"
+                yield WARN, "settings", text, "leave the others out"
+
+
+def _key_file(path: str, routers: Sequence[str]) -> Finding:
+    """Return whether the service could connect with the keys in ``path``; nothing is connected."""
     try:
-        mode = stat.S_IMODE(os.stat(path).st_mode)
-        with open(path, "rb"):
-            pass
-    except OSError as error:
-        todo = f"correct key_file in [{GROUP}], or run this as the user of the service, who must be able to read it"
-        return FAIL, "key_file", f"{path}: {error.strerror}", todo
-    if mode & 0o077:
-        return FAIL, "key_file", f"{path} has mode {mode:04o}: others can read it", f"chmod 600 {path}"
-    return OK, "key_file", f"{path}, mode {mode:04o}", ""
+        threads.Client(list(routers), key_file=path).close()
+    except ConfigError as error:
+        return FAIL, "key_file", str(error), _advice_for_key_file(path, str(error))
+    return OK, "key_file", f"{path}, for its owner alone", ""
+
+
+def _advice_for_key_file(path: str, error: str) -> str:
+    if "cannot be read" in error:
+        return f"correct key_file in [{GROUP}], or run this as the user of the service, who must be able to read it"
+    if "chmod" in error:
+        return f"chmod 600 {path}"
+    return (
+        f"correct key_file in [{GROUP}] if it is another file; else bring it here once more from where it was made, or "
+        "make a new one: rpcmq keys add at the router"
+    )
 
 
 def _without_secrets(url: Any) -> str:
