@@ -87,7 +87,9 @@ def proxy_command(
         return
     start_logging(log_format, log_level)
     from rpcmq.cli.proxy_processes import end_with, run_processes
+    from rpcmq.server.limits import raise_open_files
 
+    raise_open_files()  # each connection is one
     if parent is not None:
         end_with(parent)
     if role == "fetch":

@@ -31,7 +31,7 @@ class Answer(NamedTuple):
         token: by which it gives that; empty: there is none.
         ends_with_connection: whether only the end of its connection ended the body, so that nobody knows whether it is
             whole.
-        failed: 502 or 504, where there is no response; 0: there is one.
+        failed: 502, 503 or 504, where there is no response; 0: there is one.
         lead: seconds by which the request was sent before it was asked for: it is the response to another one.
     """
 

@@ -149,6 +149,9 @@ class LimitSettings:
     connections: int = setting(10_000, COUNT, "connections of one front end")
     connections_for_address: int = setting(1_000, COUNT, "connections of one front end from one address")
     requests_for_connection: int = setting(100_000, COUNT, "requests after which a connection is closed")
+    fetches_for_address: int = setting(
+        100, integer(0), "requests of one address, at one front end, for which origins are asked at a time; 0: no bound"
+    )
 
 
 @dataclass(frozen=True)
@@ -211,6 +214,11 @@ class SiteSettings:
     idle_seconds: float = setting(30.0, seconds(0.05, 3600), "longest silence within a body")
     keep_connections: int = setting(64, integer(0, 10_000), "idle connections that are kept to an origin")
     keep_seconds: float = setting(30.0, seconds(0, 3600), "time for which they are kept")
+    max_requests: int = setting(
+        0,
+        integer(0),
+        "requests under way of one fetcher; 0: half of fetch.concurrency, or all where this is the only site",
+    )
     max_failures: int = setting(3, integer(1, 1000), "failures in a row after which an origin is left alone")
     down_seconds: float = setting(5.0, seconds(0.1, 3600), "time for which it is")
     health_target: str = setting("", _TARGET, "path that is probed, and must be answered with 2xx or 3xx; empty: none")

@@ -106,12 +106,14 @@ def unconditional(forward: Forward) -> Forward:
 def error_answer(forward: Forward, status: int, reason: str, text: str, now: float, policy: CachePolicy) -> Answer:
     """Return an answer of the cache's own, ``text`` being the reason for the reader, which nobody may store."""
     body = b"" if forward.client_request.method == "HEAD" else f"{status} {reason}: {text}\n".encode()
-    fields = (
+    fields: tuple[tuple[str, str], ...] = (
         ("Date", format_date(int(now))),
         ("Content-Type", "text/plain; charset=utf-8"),
         ("Cache-Control", "no-store"),
         ("Content-Length", str(len(body))),
     )
+    if status == 503:
+        fields = (*fields, ("Retry-After", "1"))
     headers = with_status(Headers(fields), forwarded(policy.name, forward.reason, detail="no-response"))
     return Answer(ResponseHead(status, headers, reason), body)
 

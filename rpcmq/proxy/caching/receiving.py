@@ -28,6 +28,7 @@ _ERRORS = (500, 502, 503, 504)
 _OF_THE_BODY = frozenset(("content-encoding", "content-length", "content-range"))
 _REASONS = {
     502: ("Bad Gateway", "the origin gave no usable response"),
+    503: ("Service Unavailable", "too many requests are under way"),
     504: ("Gateway Timeout", "the origin gave no response in time"),
 }
 
@@ -74,7 +75,7 @@ def receive(
 def fail(forward: Forward, status: int, now: float, policy: CachePolicy) -> Serve | Answer:
     """Return the answer to a request to which the origin gave no response: a stale one if allowed, or an error.
 
-    ``status`` is that of the error: 502, or 504 where the origin took too long.
+    ``status`` is that of the error: 502, 503 where there is too much to do, or 504 where the origin took too long.
     """
     served = _instead_of_error(forward, None, now, policy)
     if served is not None:

@@ -50,6 +50,8 @@ class Fetcher:
         self._seconds = settings.fetch.seconds
         self._name = name
         self._sites = {site.name: Origins(site) for site in settings.sites}
+        share = settings.fetch.concurrency if len(settings.sites) == 1 else max(1, settings.fetch.concurrency // 2)
+        self._most = {site.name: site.max_requests or share for site in settings.sites}
         self._checks = [HealthChecks(origins) for origins in self._sites.values()]
         self._shared = SharedFetches()
         #: token -> the response whose body goes on, and the time until which it is kept.
@@ -101,6 +103,10 @@ class Fetcher:
         return self._ask(origins, method, lines, body)
 
     def _ask(self, origins: Origins, method: str, lines: bytes, body: Any) -> Answer:
+        most = self._most[origins.site.name]
+        if sum(origin.in_flight for origin in origins.all) >= most:
+            # One whose origins stall must not have all that this fetcher can do.
+            return failure(503, f"{most} requests of {origins.site.name} are under way (sites.max_requests)")
         try:
             fetched = fetch(origins, method, lines, body, monotonic() + self._seconds)
         except FetchFailed as failed:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 
 from rpcmq.proxy.caching import Deliver
 from rpcmq.proxy.caching.decisions import plan_size
@@ -70,7 +71,8 @@ def _pass_on(
             continue
         try:
             for piece in part:
-                exchange.write(piece)
+                with flight.held() if flight is not None else nullcontext():
+                    exchange.write(piece)
         except ClientGone as error:
             if writer is None or flight is None or not flight.followers:
                 raise

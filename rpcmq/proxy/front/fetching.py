@@ -40,7 +40,7 @@ class NoResponse(Exception):
     """No origin has answered.
 
     Attributes:
-        status: 502, or 504 where it took too long.
+        status: 502, 503 where there is too much to do, or 504 where it took too long.
     """
 
     def __init__(self, status: int, text: str) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from time import monotonic
 
@@ -13,6 +14,9 @@ from rpcmq.proxy.caching import StoredResponse
 __all__ = ["Flight", "Flights", "Landing"]
 
 _MAX_ALONE = 100_000
+#: Seconds that the client of the first request may take to read, in all, before others wait for it no more.
+_HELD_UP_SECONDS = 2.0
+_LOOK_SECONDS = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +26,7 @@ class Landing:
     Attributes:
         entry: the response that may be followed; None: there is none.
         body: all of its body; None: it is in the store.
-        failed: 502 or 504, where the origin has not answered; 0: it has.
+        failed: 502, 503 or 504, where the origin has not answered; 0: it has.
     """
 
     entry: StoredResponse | None = None
@@ -36,6 +40,7 @@ class Flight:
     def __init__(self) -> None:
         self._done = Event()
         self._landing = Landing()
+        self._held = self._held_since = 0.0
         #: Requests that wait for it.
         self.followers = 0
 
@@ -46,13 +51,31 @@ class Flight:
             self._done.set()
 
     def wait(self, seconds: float) -> Landing:
-        """Wait for its end; return an empty one if that takes longer than ``seconds``."""
+        """Wait for its end; return an empty one if that takes longer than ``seconds``, or it is held up."""
+        end = monotonic() + seconds
         self.followers += 1
         try:
-            self._done.wait(seconds)
+            while not self._done.is_set() and not self.is_held_up and (left := end - monotonic()) > 0:
+                self._done.wait(min(left, _LOOK_SECONDS))
         finally:
             self.followers -= 1
         return self._landing
+
+    @property
+    def is_held_up(self) -> bool:
+        """Whether it goes on only as fast as a client reads that is too slow for others to wait for."""
+        held = self._held + (monotonic() - self._held_since if self._held_since else 0.0)
+        return held > _HELD_UP_SECONDS and not self._done.is_set()
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Note that the client of the first request is waited for within the block."""
+        self._held_since = monotonic()
+        try:
+            yield
+        finally:
+            self._held += monotonic() - self._held_since
+            self._held_since = 0.0
 
 
 class Flights:
@@ -74,11 +97,15 @@ class Flights:
         flight = self._flights[key] = Flight()
 
         def end() -> None:
-            if self._flights.get(key) is flight:
-                del self._flights[key]
+            self.leave(key, flight)
             flight.land(Landing())
 
         return flight, end
+
+    def leave(self, key: str, flight: Flight) -> None:
+        """Have further requests for ``key`` not wait for ``flight``."""
+        if self._flights.get(key) is flight:
+            del self._flights[key]
 
     def detach(self) -> None:
         """Have requests from now on wait for none of those that are under way."""

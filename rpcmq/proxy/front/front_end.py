@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import resource
 from collections.abc import Iterator
+from dataclasses import replace
 from time import perf_counter, time
 from typing import Any
 
@@ -31,8 +33,12 @@ from rpcmq.proxy.settings import ProxySettings
 from rpcmq.proxy.store.contract import Store
 from rpcmq.proxy.store.opening import open_store
 
-__all__ = ["FrontEnd", "policy_of", "store_of"]
+__all__ = ["FrontEnd", "limits_of", "policy_of", "store_of"]
 
+_log = logging.getLogger("rpcmq.proxy")
+
+#: Files that a front end has open whatever its clients do, about.
+_OTHER_FILES = 100
 _HOT_BYTES = 16 * 1024 * 1024
 _MAINTAIN_SECONDS = 10.0
 _CERTIFICATE_SECONDS = 2.0
@@ -70,6 +76,21 @@ def policy_of(settings: ProxySettings) -> CachePolicy:
     )
 
 
+def limits_of(settings: ProxySettings) -> Limits:
+    """Return the limits of a front end: no more connections than this process may have files for."""
+    limits = Limits(**vars(settings.limits))
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    # Each request may need a file of the store, or a connection of a tunnel, too.
+    most = max(1, (files - _OTHER_FILES) // 2)
+    if limits.connections > most:
+        _log.warning(
+            "limits.connections = %d needs more files than this process may open (%d): it takes %d connections; "
+            "raise the hard limit of open files (ulimit -Hn)", limits.connections, files, most,
+        )  # fmt: skip
+        limits = replace(limits, connections=most)
+    return limits
+
+
 class FrontEnd:
     """Serves clients.
 
@@ -84,7 +105,7 @@ class FrontEnd:
     def __init__(self, client: Client, settings: ProxySettings, store: Store, number: int = 0) -> None:
         self._settings = settings
         self._store = store
-        self._log = RateLimitedLog(logging.getLogger("rpcmq.proxy"))
+        self._log = RateLimitedLog(_log)
         policy = policy_of(settings)
         topic = settings.fetch.topic
         self._hot = HotResponses(_HOT_BYTES)
@@ -95,7 +116,7 @@ class FrontEnd:
         self._metrics = Metrics()
         self._certificates = Certificates(settings.certificates) if settings.front.https else None
         self._access_log = AccessLog(settings.access_log) if settings.access_log.path else None
-        self._server = HttpServer(self.serve, Limits(**vars(settings.limits)))
+        self._server = HttpServer(self.serve, limits_of(settings))
         admin = Admin(self._purges, policy, self._exposition, self.status, settings.front.admin_token)
         self._admin_server = HttpServer(admin, Limits())
         self._tunnels = {site.name: Origins(site) for site in settings.sites}
@@ -208,7 +229,7 @@ class FrontEnd:
             gevent.sleep(_CERTIFICATE_SECONDS)
             try:
                 if certificates.reload_if_changed():
-                    logging.getLogger("rpcmq.proxy").info("certificates were loaded anew")
+                    _log.info("certificates were loaded anew")
             except ConfigError as error:
                 self._log.error("certificates", f"the former certificates go on: {error}")
 
@@ -227,6 +248,7 @@ class FrontEnd:
             "handshakes_failed": counters.handshakes_failed,
             "fetched": self._fetching.sent,
             "fetches_failed": self._fetching.failed,
+            "fetches_refused": self.handler.shares.refused,
             "collapsed": self.handler.flights.followed,
             "purges": self._purges.applied,
             "purges_missed": self._purges.missed,
@@ -245,7 +267,7 @@ class FrontEnd:
         yield "rpcmq_proxy_fetchers", {}, len(status["fetchers"])
         for name in (
             "connections_accepted", "connections_refused", "clients_too_slow", "handshakes_failed", "fetched",
-            "fetches_failed", "collapsed", "purges", "purges_missed", "access_log_lines_dropped",
+            "fetches_failed", "fetches_refused", "collapsed", "purges", "purges_missed", "access_log_lines_dropped",
         ):  # fmt: skip
             yield f"rpcmq_proxy_{name}_total", {}, status[name]
         for refused, count in status["requests_refused"].items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from time import time
+from time import monotonic, time
 
 from gevent.pool import Pool
 
@@ -32,6 +32,7 @@ from rpcmq.proxy.front.heads import fields_for_origin, request_head
 from rpcmq.proxy.front.hot import HotResponses
 from rpcmq.proxy.front.purges import Purges
 from rpcmq.proxy.front.serving import send_cut, serve
+from rpcmq.proxy.front.shares import AddressShares
 from rpcmq.proxy.http.errors import HttpError
 from rpcmq.proxy.http.exchange import Exchange
 from rpcmq.proxy.messages import RequestHead
@@ -83,6 +84,8 @@ class Handler:
         self._hot = hot
         self._tiers = store if isinstance(store, TieredStore) else None
         self.flights = Flights()
+        # Of clients of a proxy before this one only that proxy's address is known for certain.
+        self.shares = AddressShares(0 if settings.front.trust_forwarded else settings.limits.fetches_for_address)
         purges.on_purge(self.flights.detach)
         self._background = Pool(_BACKGROUND)
         self._revalidated: set[tuple[str, str]] = set()
@@ -139,16 +142,28 @@ class Handler:
     def _forward(self, exchange: Exchange, forward: Forward, asked: _Asked) -> str:
         flights = self.flights
         if not (forward.may_collapse and self._settings.cache.collapse and flights.may_share(forward.key)):
-            return self._fetch(exchange, forward, asked, None)
-        flight = flights.join(forward.key)
-        if flight is not None:
-            landing = flight.wait(self._settings.cache.collapse_seconds)
-            return self._follow(exchange, forward, asked, landing) or self._fetch(exchange, forward, asked, None)
-        flight, end = flights.lead(forward.key)
+            return self._fetch_in_share(exchange, forward, asked, is_leading=False)
+        end = monotonic() + self._settings.cache.collapse_seconds
+        while (flight := flights.join(forward.key)) is not None:
+            landing = flight.wait(end - monotonic())
+            if flight.is_held_up and monotonic() < end:
+                flights.leave(forward.key, flight)
+                continue
+            done = self._follow(exchange, forward, asked, landing)
+            return done or self._fetch_in_share(exchange, forward, asked, is_leading=False)
+        return self._fetch_in_share(exchange, forward, asked, is_leading=True)
+
+    def _fetch_in_share(self, exchange: Exchange, forward: Forward, asked: _Asked, *, is_leading: bool) -> str:
+        """Ask the origin, unless the client's address has too many such requests under way."""
+        if not self.shares.take(asked.peer):
+            return self._fail(exchange, forward, NoResponse(503, f"{asked.peer} has too many requests under way"))
+        flight, end = self.flights.lead(forward.key) if is_leading else (None, None)
         try:
             return self._fetch(exchange, forward, asked, flight)
         finally:
-            end()
+            self.shares.give_back(asked.peer)
+            if end is not None:
+                end()
 
     def _follow(self, exchange: Exchange, forward: Forward, asked: _Asked, landing: Landing) -> str:
         """Answer with the response to another request; return an empty text, and send nothing, if that cannot be."""

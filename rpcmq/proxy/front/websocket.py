@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from time import monotonic
 from typing import Any
 
 import gevent
@@ -20,6 +21,9 @@ __all__ = ["tunnel"]
 _CHUNK = 64 * 1024
 _HEAD_BYTES = 64 * 1024
 _ATTEMPTS = 3
+#: Seconds that the other side of a tunnel has when one has ended.
+_LAST_SECONDS = 5.0
+_KEEPALIVE_SECONDS = 60
 
 
 def tunnel(exchange: Exchange, origins: Origins, *, trust_forwarded: bool) -> None:
@@ -45,18 +49,15 @@ def tunnel(exchange: Exchange, origins: Origins, *, trust_forwarded: bool) -> No
             exchange.send_error(502, "The origin sent no response of HTTP.", closes=True)
             return
         downstream, rest = exchange.tunnel()
-        upstream.settimeout(None)
         downstream.sendall(answer)
         exchange.is_finished = True
         if status == b"101":
             if rest:
                 upstream.sendall(rest)
-            other = gevent.spawn(_copy, downstream, upstream)
-            exchange.sent += _copy(upstream, downstream)
-            other.join(timeout=1.0)
-            other.kill()
+            _relay(exchange, downstream, upstream)
         else:
-            exchange.sent += _copy(upstream, downstream)
+            upstream.settimeout(site.idle_seconds)
+            _copy(upstream, downstream, exchange)
     except OSError as error:
         raise ClientGone(f"the tunnel broke: {error}") from None
     finally:
@@ -75,10 +76,12 @@ def _connected(origins: Origins) -> OriginConnection | None:
 def _ask(connection: OriginConnection, head: bytes, seconds: float) -> bytes:
     """Send ``head``; return the head of the response, and what came with it."""
     upstream = connection.socket
+    end = monotonic() + seconds
     upstream.settimeout(seconds)
     upstream.sendall(head)
     answer = b""
     while b"\r\n\r\n" not in answer and len(answer) < _HEAD_BYTES:
+        upstream.settimeout(max(end - monotonic(), 0.0))
         data: bytes = upstream.recv(_CHUNK)
         if not data:
             break
@@ -86,14 +89,34 @@ def _ask(connection: OriginConnection, head: bytes, seconds: float) -> bytes:
     return answer
 
 
-def _copy(source: Any, target: Any) -> int:
-    """Copy until either ends; return the number of bytes."""
-    count = 0
+def _relay(exchange: Exchange, downstream: Any, upstream: Any) -> None:
+    """Copy both ways until both sides have ended; soon after one has, and at once where a connection is broken."""
+    for sock in (downstream, upstream):
+        sock.settimeout(None)
+        # Either side may be silent for hours; one whose host is gone must not be waited for.
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _KEEPALIVE_SECONDS)
+    ways = gevent.spawn(_copy, downstream, upstream), gevent.spawn(_copy, upstream, downstream, exchange)
+    try:
+        (ended,) = gevent.wait(ways, count=1)
+        if ended.value:
+            gevent.joinall(ways, timeout=_LAST_SECONDS)
+    finally:
+        gevent.killall(ways)
+
+
+def _copy(source: Any, target: Any, exchange: Exchange | None = None) -> bool:
+    """Copy until ``source`` ends, and tell ``target``; return whether neither is broken.
+
+    Args:
+        exchange: counts the bytes.
+    """
     try:
         while data := source.recv(_CHUNK):
             target.sendall(data)
-            count += len(data)
+            if exchange is not None:
+                exchange.sent += len(data)
         socket.socket.shutdown(target._sock, socket.SHUT_WR)
     except OSError:
-        pass  # one of them is gone: so is the tunnel
-    return count
+        return False
+    return True

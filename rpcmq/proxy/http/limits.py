@@ -26,6 +26,8 @@ class Limits:
         connections: at a time, of one process; further ones are refused.
         connections_for_address: the same for one address of clients.
         requests_for_connection: after which a connection is closed.
+        fetches_for_address: requests of one address of clients for which origins are asked, at a time and of one
+            process; a further one is answered with 503. 0: no bound.
     """
 
     target_bytes: int = 8 * _KIB
@@ -39,3 +41,4 @@ class Limits:
     connections: int = 10_000
     connections_for_address: int = 1_000
     requests_for_connection: int = 100_000
+    fetches_for_address: int = 100

@@ -24,10 +24,10 @@ class TieredStore:
         self.shared = shared
 
     def find(self, key: str) -> Sequence[StoredResponse]:
-        """Return the stored responses of ``key`` that memory has, or all where it has none, or some of several."""
-        found = self.memory.find(key)
-        # Of responses that vary, memory may lack the one that a request selects.
-        return found if len(found) == 1 and not found[0].selecting else self.find_shared(key)
+        """Return the stored responses of ``key`` that memory has, or all where it has none."""
+        # To read all variants for each request would be dear where clients have made many. One that memory lacks is
+        # found before the origin is asked.
+        return self.memory.find(key) or self.shared.find(key)
 
     def find_shared(self, key: str) -> Sequence[StoredResponse]:
         """Return all stored responses of ``key``, the latest first."""
