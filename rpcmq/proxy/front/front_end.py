@@ -80,8 +80,8 @@ def limits_of(settings: ProxySettings) -> Limits:
     """Return the limits of a front end: no more connections than this process may have files for."""
     limits = Limits(**vars(settings.limits))
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    # Each request may need a file of the store, or a connection of a tunnel, too.
-    most = max(1, (files - _OTHER_FILES) // 2)
+    # Some requests need a file of the store, or a connection of a tunnel, too.
+    most = max(1, files * 3 // 4 - _OTHER_FILES)
     if limits.connections > most:
         _log.warning(
             "limits.connections = %d needs more files than this process may open (%d): it takes %d connections; "

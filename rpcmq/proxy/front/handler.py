@@ -24,6 +24,7 @@ from rpcmq.proxy.caching import (
     follow,
     receive,
 )
+from rpcmq.proxy.caching.freshness import remaining
 from rpcmq.proxy.caching.purge import Purge, PurgeKind
 from rpcmq.proxy.front.delivering import deliver
 from rpcmq.proxy.front.fetching import Fetching, NoResponse, OriginAnswer
@@ -119,8 +120,10 @@ class Handler:
             stored = self._tiers.find_shared(key)
             decision = decide(head, stored, now, self._policy)
         if isinstance(decision, Serve):
-            hot = self._hot if request.is_plain and len(stored) == 1 and not decision.entry.selecting else None
-            if serve(exchange, decision, self._store, hot if decision.revalidate is None else None, now):
+            is_for_all = request.is_plain and len(stored) == 1 and not decision.entry.selecting
+            # It is kept to the end of this second, in which it must not become stale.
+            hot = self._hot if is_for_all and remaining(decision.entry, now) >= 1.0 - now % 1.0 else None
+            if serve(exchange, decision, self._store, hot, now):
                 if decision.revalidate is not None:
                     self._revalidate(decision.revalidate, asked)
                     return "stale"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import time
@@ -15,7 +16,7 @@ from rpcmq.proxy.store.counters import Counters
 from rpcmq.proxy.store.eviction import Evictor
 from rpcmq.proxy.store.file_format import DamagedFile, FileBody, read_file, replace_head
 from rpcmq.proxy.store.file_writer import FileWriter
-from rpcmq.proxy.store.folder import Folder, is_unfinished, room_of
+from rpcmq.proxy.store.folder import PAGE, Folder, is_unfinished, room_of
 from rpcmq.proxy.store.purge_log import PurgeLog
 
 __all__ = ["FileStore"]
@@ -25,6 +26,8 @@ _UNDER_WAY_SECONDS = 120.0
 #: Seconds after which the use of a file is written down again, and after which a body that nobody goes on with is
 #: removed.
 _TOUCH_SECONDS, _UNFINISHED_SECONDS = 60.0, 3600.0
+#: Attempts to write down a purge on a full disk, for each of which something has to go.
+_ATTEMPTS = 16
 
 
 class FileStore:
@@ -143,18 +146,29 @@ class FileStore:
 
     def purge(self, purge: Purge) -> int | None:
         """Remove, or make stale, what ``purge`` is about: at once, though files may go later."""
+        count: int | None = None
         try:
-            is_log_long = self._log.add(purge)
+            is_log_long = self._log_purge(purge)
             if purge.kind is PurgeKind.URL:
-                count: int | None = self._purge_url(purge)
-            else:
-                count = None
+                count = self._purge_url(purge)
             if is_log_long:
                 self._shorten_log()
         except OSError:
             self._counters.failed += 1
-            return None
         return count
+
+    def _log_purge(self, purge: Purge) -> bool:
+        """Have ``purge`` count; return whether there are so many that a sweep is due."""
+        for _ in range(_ATTEMPTS):
+            try:
+                return self._log.add(purge)
+            except OSError as error:
+                self._counters.failed += 1
+                if error.errno != errno.ENOSPC or not self._evictor.make_room(self._max_bytes + PAGE):
+                    break
+        # All processes are told of a purge: each looks it up in its own memory. The next maintenance removes the files.
+        self._log.remember(purge)
+        return False
 
     def maintain(self, now: float) -> Iterator[None]:
         """Sweep the folder where that is due, and make room."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -54,12 +55,20 @@ class PurgeLog:
             descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
-                if os.fstat(descriptor).st_nlink:
-                    os.write(descriptor, json.dumps(purge.to_dict()).encode() + b"\n")
+                if (status := os.fstat(descriptor)).st_nlink:
+                    _append(descriptor, json.dumps(purge.to_dict()).encode() + b"\n", status.st_size)
                     break
             finally:
                 os.close(descriptor)
         return len(self.current()) >= _MOST // 2
+
+    def remember(self, purge: Purge) -> None:
+        """Have ``purge``, which the disk does not take, count in this process at least.
+
+        Raises:
+            OSError: the disk does not give those that there are.
+        """
+        self.current().add(purge)
 
     def forget(self, purges: Iterable[Purge], tmp: Path) -> None:
         """Forget ``purges``, whose responses are all gone from the folder; ``tmp`` is a file to be used for it.
@@ -99,3 +108,15 @@ class PurgeLog:
             except (ValueError, TypeError, MalformedPurge):
                 # A line that was not written to its end: its writer has died, and was told by nobody that it is there.
                 continue
+
+
+def _append(descriptor: int, line: bytes, size: int) -> None:
+    """Write all of ``line``, or nothing, to the file of ``size`` bytes.
+
+    Raises:
+        OSError: the disk does not take it.
+    """
+    if os.write(descriptor, line) < len(line):
+        # Half a line would take the next one with it.
+        os.ftruncate(descriptor, size)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -291,6 +291,38 @@ def test_a_purge_of_one_url_is_done_when_it_returns(tmp_path: Path, soft: bool) 
     again.close()
 
 
+@pytest.mark.parametrize("kind", list(PurgeKind))
+@pytest.mark.parametrize("soft", [False, True])
+def test_a_purge_counts_though_the_disk_does_not_take_it(tmp_path: Path, kind: PurgeKind, soft: bool) -> None:
+    store = FileStore(tmp_path, ROOM)
+    stored = put(store, entry(response={"Surrogate-Key": "t"}), b"x")
+    assert stored is not None
+    value = {PurgeKind.URL: KEY, PurgeKind.PREFIX: KEY[:-1], PurgeKind.TAG: "t", PurgeKind.ALL: ""}[kind]
+    with files_of_at_most(0):
+        store.purge(Purge(kind, value, stored.requested_at + 1, soft))
+        found = store.find(KEY)
+    assert store.statistics().failed >= 1
+    assert [each.purged_at > 0 for each in found] == ([True] if soft else [])
+    assert store.find(KEY) == found
+    # A response whose request is older does not come back.
+    assert put(store, entry(response={"Surrogate-Key": "t"}), b"x") is None or soft
+
+
+def test_a_purge_of_which_the_disk_takes_a_part_does_not_spoil_the_next_one(tmp_path: Path) -> None:
+    store, other = FileStore(tmp_path, ROOM), FileStore(tmp_path, ROOM)
+    stored = put(store, entry(), b"x")
+    assert stored is not None
+    log = tmp_path / "purges"
+    store.purge(Purge(PurgeKind.TAG, "t", 1.0))
+    before = log.read_bytes()
+    with files_of_at_most(len(before) + 10):
+        store.purge(Purge(PurgeKind.TAG, "u", 1.0))
+    assert log.read_bytes() == before
+    assert put(store, entry(), b"x") is not None
+    store.purge(Purge(PurgeKind.PREFIX, KEY[:-1], stored.requested_at + 1))
+    assert not store.find(KEY) and not other.find(KEY)
+
+
 def test_a_purge_that_was_half_written_is_passed_over(tmp_path: Path) -> None:
     store = FileStore(tmp_path, ROOM)
     put(store, entry(), b"1")

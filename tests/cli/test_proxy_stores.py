@@ -1,0 +1,199 @@
+"""``rpcmq proxy`` whose store fails: a disk that is full, or damages files, a MongoDB server that is slow or gone.
+
+Clients get whole and right responses, and what was purged stays so.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import random
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gevent import subprocess
+
+from rpcmq.proxy.http.exchange import Exchange
+from rpcmq.proxy.messages import Headers, ResponseHead
+from rpcmq.testing import eventually
+from tests.cli.test_proxy import SECONDS, children_of, fetched, is_served, running
+from tests.proxy.store.mongo_server import Server, mongo_database, mongo_server, mongo_uri
+from tests.proxy.world import Origin
+
+__all__ = ["mongo_database", "mongo_server", "mongo_uri"]
+
+pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(300)]
+
+SIZE, URLS = 300_000, 30
+
+
+class Site:
+    """A proxy with two front ends, and an origin whose bodies tell its version and their URL."""
+
+    def __init__(self, port: int, admin: int, process: Any) -> None:
+        self.version = 1
+        self.process = process
+        self._url, self._admin = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{admin}"
+
+    def answer(self, exchange: Exchange) -> None:
+        body = self.body(exchange.request.target.decode())
+        exchange.send(ResponseHead(200, Headers((("Cache-Control", "max-age=600"),))), body.encode())
+
+    def body(self, target: str, version: int = 0) -> str:
+        line = f"{version or self.version} {target}\n"
+        return line * (SIZE // len(line))
+
+    def check_all(self, *, version: int = 0) -> int:
+        """Ask for all URLs; return the number of hits."""
+        hits = 0
+        for number in range(URLS):
+            status, cache, body = fetched(f"{self._url}/{number}")
+            assert status == 200 and body == self.body(f"/{number}", version), (number, status, len(body), body[:20])
+            hits += "; hit" in cache
+        return hits
+
+    def is_served(self) -> bool:
+        return is_served(f"{self._url}/0")
+
+    def purge_all(self) -> None:
+        assert fetched(f"{self._admin}/purge?all=1", method="POST")[0] == 200
+
+    def store(self) -> dict[str, int]:
+        found: dict[str, int] = json.loads(fetched(f"{self._admin}/status")[2])["store"]
+        return found
+
+    def purged_everywhere(self) -> bool:
+        """Whether no front end has responses of before the last purge: connections are spread over both."""
+        return all(fetched(f"{self._url}/0")[2] == self.body("/0") for _ in range(20))
+
+    def restart_front_ends(self) -> None:
+        """Kill all processes, which forget what they had in memory."""
+        children = children_of(self.process.pid)
+        for child in children:
+            os.kill(child, signal.SIGKILL)
+        eventually(lambda: len(set(children_of(self.process.pid)) - set(children)) == len(children), SECONDS)
+        eventually(self.is_served, SECONDS)
+
+
+@contextmanager
+def site(tmp_path: Path, ports: list[int], cache: str) -> Iterator[Site]:
+    origin = Origin(lambda exchange: made.answer(exchange))  # noqa: PLW0108 - made comes later
+    origin.start()
+    path = tmp_path / "proxy.toml"
+    path.write_text(
+        f'[front]\nhttps = ""\nadmin = "127.0.0.1:{ports[1]}"\nhttp = "127.0.0.1:{ports[0]}"\nprocesses = 2\n'
+        f'drain_seconds = 2\n[cache]\nmemory_bytes = "64KiB"\n{cache}\n'
+        f'[[sites]]\nnames = ["*"]\norigins = ["http://127.0.0.1:{origin.port}"]\n'
+    )
+    with running("--config", str(path), stderr=tmp_path / "err") as process:
+        made = Site(ports[0], ports[1], process)
+        eventually(made.is_served, SECONDS)
+        yield made
+    origin.stop()
+
+
+@pytest.fixture
+def ports() -> list[int]:
+    """Ports for clients, and for operators with the next one for the second front end."""
+    import socket
+
+    while True:
+        with socket.socket() as first, socket.socket() as second, socket.socket() as third:
+            for sock in (first, second):
+                sock.bind(("127.0.0.1", 0))
+            try:
+                third.bind(("127.0.0.1", second.getsockname()[1] + 1))
+            except OSError:
+                continue
+            return [first.getsockname()[1], second.getsockname()[1]]
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 4 MiB."""
+    place = tmp_path / "cache"
+    place.mkdir()
+    run = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(place)], capture_output=True, text=True)
+    if run.returncode:
+        pytest.skip(f"no file system can be mounted here: {run.stderr.strip()}")
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+def fill(place: Path) -> None:
+    """Take what is left of a file system."""
+    with open(place / "filler", "ab", buffering=0) as file:
+        for size in (1 << 16, 1 << 12, 1):
+            try:
+                while True:
+                    file.write(bytes(size))
+            except OSError as error:
+                assert error.errno == errno.ENOSPC
+
+
+def test_a_full_disk(tmp_path: Path, ports: list[int], disk: Path) -> None:
+    with site(tmp_path, ports, f'directory = "{disk}"') as made:
+        made.check_all()
+        made.check_all()
+        fill(disk)
+        made.check_all()
+        assert made.store()["failed"] > 0 and not list(disk.glob("*/*/.*"))
+        made.version = 2
+        made.purge_all()
+        eventually(made.purged_everywhere, SECONDS)
+        made.check_all()
+        # Whoever was not there when it was purged reads what was written down.
+        made.restart_front_ends()
+        made.check_all()
+        (disk / "filler").unlink()
+        made.check_all()
+        eventually(lambda: made.check_all() > 0, SECONDS)
+
+
+def test_damaged_and_truncated_files(tmp_path: Path, ports: list[int]) -> None:
+    with site(tmp_path, ports, f'directory = "{tmp_path}/cache"') as made:
+        made.check_all()
+        assert made.check_all() == URLS
+        choose = random.Random(1)
+        files = [path for path in (tmp_path / "cache").glob("*/*/*") if not path.name.startswith(".")]
+        assert len(files) == URLS
+        for number, path in enumerate(files):
+            data = bytearray(path.read_bytes())
+            if number % 3 == 0:
+                del data[choose.randrange(len(data)) :]
+            else:
+                data[choose.randrange(len(data))] ^= 1 << choose.randrange(8)
+            path.write_bytes(data)
+        made.restart_front_ends()
+        made.check_all()
+        assert made.check_all() == URLS
+
+
+def test_a_mongodb_server_that_stands_still_or_is_killed(
+    tmp_path: Path, ports: list[int], mongo_server: Server, mongo_database: str
+) -> None:
+    cache = f'mongodb = "{mongo_server.uri}"\nmongodb_database = "{mongo_database}"'
+    with site(tmp_path, ports, cache) as made:
+        made.check_all()
+        assert made.check_all() == URLS
+        with mongo_server.stopped():
+            made.check_all()
+        mongo_server.kill()
+        try:
+            made.check_all()
+            assert made.store()["failed"] > 0
+        finally:
+            mongo_server.start()
+        # It is asked again, a little later.
+        eventually(lambda: made.check_all() == URLS, SECONDS)
+        made.version = 2
+        made.purge_all()
+        eventually(made.purged_everywhere, SECONDS)
+        made.check_all()
