@@ -21,6 +21,7 @@ __all__ = [
     "AccessDenied",
     "CallCancelled",
     "CallError",
+    "CallQuarantined",
     "CallTimeout",
     "CallerFailed",
     "CallerGone",
@@ -173,6 +174,14 @@ class CallCancelled(CallError):
     outcome = Outcome.CANCELLED
 
 
+class CallQuarantined(CallCancelled):
+    """Such a call has killed consumers, and is given to no further one until an operator releases it.
+
+    The text says which consumers died when, and how to release it; ``details`` have the same: ``quarantine`` (the
+    fingerprint of the call), ``kills``, and ``started``: "unknown" if this very call was given to one of them.
+    """
+
+
 class RequestStreamError(RpcError):
     """The stream that comes with a request has ended early: what has come of it is not all."""
 
@@ -299,6 +308,8 @@ def error_for(outcome: int, text: str, details: Mapping[str, Any] | None = None)
     """Return the exception for ``outcome``."""
     try:
         cls = _ERRORS.get(Outcome(outcome), CallError)
+        if cls is CallCancelled and details and "quarantine" in details:
+            cls = CallQuarantined  # no outcome of its own: for who does not know it, it is cancelled
     except ValueError:
         cls = CallError
     return cls(text, details)

@@ -42,6 +42,7 @@ COMMANDS = {
     "queue": ("queue", "Show the work queues and their items, and change something about them."),
     "mesh": ("mesh", "Show the routers of a mesh and their links; join or leave it."),
     "tap": ("tap", "Print copies of the calls and casts of a topic."),
+    "poison": ("poison", "Show the calls that have killed consumers; release them from quarantine."),
     "node": ("node", "Show the nodes that are plugged into a router; start one over."),
     "kick": ("controls", "End the links of a process."),
     "ping": ("ping", "Measure round trips to the router or to the consumers of a topic."),

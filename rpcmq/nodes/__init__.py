@@ -12,9 +12,11 @@ from rpcmq.config.values import FLAG, NAME, WORDS, ValueType, choice, integer, n
 from rpcmq.errors import ConfigError, ProtocolError
 from rpcmq.nodes.ask import Ask
 from rpcmq.nodes.context import Context
+from rpcmq.nodes.loss import Loss
 from rpcmq.nodes.node import API_VERSION, Node, NoSettings
 from rpcmq.nodes.passage import Passage
 from rpcmq.nodes.peer import Peer
+from rpcmq.nodes.stop import Stop
 from rpcmq.wire import FIRST_FREE_NODE_KIND, FIRST_NODE_KIND
 
 __all__ = [
@@ -27,11 +29,13 @@ __all__ = [
     "Ask",
     "ConfigError",
     "Context",
+    "Loss",
     "NoSettings",
     "Node",
     "Passage",
     "Peer",
     "ProtocolError",
+    "Stop",
     "ValueType",
     "choice",
     "integer",

@@ -9,14 +9,18 @@ from itertools import islice
 from typing import Any
 
 from rpcmq.nodes.node import Node
+from rpcmq.nodes.passage import Passage
 from rpcmq.nodes.peer import Peer
+from rpcmq.nodes.stop import Stop
 from rpcmq.wire import Kind
 from rpcmq.wire.body_fields import Body, mapping
 
-__all__ = ["NodeAnswer", "answer_of", "numbers_of", "rows_of"]
+__all__ = ["NodeAnswer", "answer_of", "numbers_of", "rows_of", "stop_of"]
 
 #: Rows of a view that are made in one step, bytes of one, bytes of the answer of a control, and counters.
 _ROWS_IN_ONE_STEP, _MAX_ROW_BYTES, _MAX_ANSWER_BYTES, _MAX_METRICS = 5, 64 << 10, 1 << 20, 50
+#: Characters of the reason for which a call is stopped, and bytes of its details.
+_MAX_TEXT, _MAX_DETAILS_BYTES = 2_000, 8 << 10
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +47,23 @@ def answer_of(node: Node, now: float, name: str, peer: Peer, arguments: Mapping[
     if size > _MAX_ANSWER_BYTES:
         raise ValueError(f"the answer of control {name!r} has {size} bytes; {_MAX_ANSWER_BYTES} may be")
     return NodeAnswer(value=answer)
+
+
+def stop_of(node: Node, passage: Passage) -> tuple[str, dict[str, Any]] | None:
+    """The reason for which ``node`` stops a call, and details for its caller; None: it does not.
+
+    Raises:
+        Exception: it has failed, or says something else than that, or too much.
+    """
+    stop = node.stops(passage)
+    if stop is None:
+        return None
+    if not isinstance(stop, Stop) or not isinstance(stop.text, str):
+        raise TypeError(f"stops() has returned {stop!r:.100}: expected a Stop, or None")
+    details = dict(stop.details)
+    if (size := len(json.dumps(details))) > _MAX_DETAILS_BYTES:
+        raise ValueError(f"the details of a Stop have {size} bytes; {_MAX_DETAILS_BYTES} may be")
+    return stop.text[:_MAX_TEXT], details
 
 
 def rows_of(rows: Iterator[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -10,6 +10,7 @@ from rpcmq.core.common.text import shorten
 from rpcmq.core.common.token_bucket import TokenBucket
 from rpcmq.core.router.actions import LogEvent
 from rpcmq.core.router.node_type import NodeContext
+from rpcmq.nodes.guards import Guards
 from rpcmq.nodes.watches import Watches
 
 __all__ = ["Context"]
@@ -34,9 +35,12 @@ class Context:
         boot: wall-clock milliseconds at the router's start.
     """
 
-    def __init__(self, node: NodeContext, watches: Watches, name: str, max_bytes: int, now: float) -> None:
+    def __init__(
+        self, node: NodeContext, watches: Watches, guards: Guards, name: str, max_bytes: int, now: float
+    ) -> None:
         self._node = node
         self._watches = watches
+        self._guards = guards
         self._events = TokenBucket(_EVENTS_PER_SECOND, now)
         self._event_names: set[str] = set()
         self.name = name
@@ -83,6 +87,20 @@ class Context:
     def unwatch_topic(self, topic: str, exchange: str = "") -> None:
         """Watch the topic no more."""
         self._watches.remove(topic, exchange)
+
+    def guard_topic(self, topic: str, exchange: str = "") -> None:
+        """Have :meth:`rpcmq.nodes.Node.stops` asked about each call and cast of a topic, but fanouts.
+
+        Each message of it costs its router more from now on: let it go as soon as you can.
+
+        Raises:
+            ValueError: 1,000 are guarded already.
+        """
+        self._guards.add(topic, exchange)
+
+    def unguard_topic(self, topic: str, exchange: str = "") -> None:
+        """Guard the topic no more."""
+        self._guards.remove(topic, exchange)
 
     def new_token(self) -> str:
         """An unguessable string."""

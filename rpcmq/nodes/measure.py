@@ -11,15 +11,20 @@ import gc
 import sys
 from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, ModuleType
 
-__all__ = ["Measure"]
+__all__ = ["Measure", "MemoryBound"]
 
 #: Objects that are counted in one step, about 0.1 ms.
 _IN_ONE_STEP = 300
+#: Seconds between two steps of measuring, and after a measurement until the next one.
+_PAUSE, _MEASURE_SECONDS = 0.002, 10.0
+#: It is measured again when so many bytes were handed to the node at least.
+_LEAST_BYTES = 256 << 10
 _SHARED = (BuiltinFunctionType, CodeType, FrameType, FunctionType, ModuleType, type)
 #: Rooms of rpcmq whose objects are the router's.
 _ROUTERS = (
-    "rpcmq.config.", "rpcmq.core.", "rpcmq.nodes.context", "rpcmq.nodes.open_asks", "rpcmq.nodes.peer",
-    "rpcmq.nodes.plug_in", "rpcmq.nodes.watches", "rpcmq.server.", "rpcmq.transport.", "rpcmq.wire.",
+    "rpcmq.config.", "rpcmq.core.", "rpcmq.nodes.context", "rpcmq.nodes.guards", "rpcmq.nodes.open_asks",
+    "rpcmq.nodes.peer", "rpcmq.nodes.plug_in", "rpcmq.nodes.watches", "rpcmq.server.", "rpcmq.transport.",
+    "rpcmq.wire.",
 )  # fmt: skip
 
 
@@ -59,6 +64,51 @@ class Measure:
                 if id(other) not in seen and not _is_shared(other):
                     seen.add(id(other))
                     left.append(other)
+
+
+class MemoryBound:
+    """The bound of what a node holds: measured every 10 s, and when much was handed to it.
+
+    Attributes:
+        size_bytes: as it was measured last.
+        handed_bytes: handed to the node since.
+        due: the time of the next step (monotonic seconds).
+    """
+
+    __slots__ = ("_max_bytes", "_measure", "due", "handed_bytes", "size_bytes")
+
+    def __init__(self, max_bytes: int, now: float) -> None:
+        self._max_bytes = max_bytes
+        self.due = now + _MEASURE_SECONDS
+        self.clear()
+
+    def clear(self) -> None:
+        """The node is gone."""
+        self._measure: Measure | None = None
+        self.size_bytes = self.handed_bytes = 0
+
+    def look(self, now: float) -> None:
+        """Measure soon if the node may hold more than it may."""
+        if self.handed_bytes > max(_LEAST_BYTES, self._max_bytes - self.size_bytes):
+            self.due = now
+
+    def step(self, now: float, node: object) -> None:
+        """Take a step of measuring ``node``.
+
+        Raises:
+            MemoryError: it holds more than it may.
+        """
+        if self._measure is None:
+            self._measure = Measure(node, self._max_bytes)
+            self.handed_bytes = 0
+        measure = self._measure
+        measure.step()
+        self.due = now + _PAUSE
+        if measure.is_done:
+            self._measure, self.size_bytes = None, measure.size_bytes
+            self.due = now + _MEASURE_SECONDS
+            if measure.size_bytes > self._max_bytes:
+                raise MemoryError(f"it holds more than max_bytes = {self._max_bytes}")
 
 
 def _is_shared(each: object) -> bool:

@@ -9,8 +9,10 @@ from typing import Any, ClassVar
 
 from rpcmq.nodes.ask import Ask
 from rpcmq.nodes.context import Context
+from rpcmq.nodes.loss import Loss
 from rpcmq.nodes.passage import Passage
 from rpcmq.nodes.peer import Peer
+from rpcmq.nodes.stop import Stop
 
 __all__ = ["API_VERSION", "NoSettings", "Node"]
 
@@ -91,6 +93,26 @@ class Node:
 
     def passed(self, passage: Passage) -> None:
         """Something has passed of a topic that is watched; see :meth:`rpcmq.nodes.Context.watch_topic`."""
+
+    def stops(self, passage: Passage) -> Stop | None:
+        """Whether a call or cast of a topic that is guarded may be given to no consumer, and why; None: it may.
+
+        It is asked of each that comes, and each that is to be given to a consumer again; see
+        :meth:`rpcmq.nodes.Context.guard_topic`.
+        """
+        return None
+
+    def consumer_away(self, now: float, loss: Loss) -> None:
+        """The connection of a process that consumes is lost. It may come back: :meth:`consumer_back`.
+
+        A node that has this method or one of the next two is told of the losses of all processes that consume.
+        """
+
+    def consumer_gone(self, now: float, loss: Loss) -> None:
+        """A process that was away is taken for dead: what it had goes elsewhere, or ends, right after this."""
+
+    def consumer_back(self, now: float, peer: Peer) -> None:
+        """A process that was away is back, with the same session; also after :meth:`consumer_gone`."""
 
     def begin_drain(self, now: float) -> None:
         """The router stops soon: take nothing new."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rpcmq.core.router.model import Delivery, Request
 from rpcmq.errors import Outcome
+from rpcmq.nodes.fingerprint import fingerprint_of
 from rpcmq.wire import FORMAT_AT, KIND_AT, NO_TTL, ORIGIN_OF_KEY, Flag, Kind, payload_of, size_of
 
 __all__ = ["FORMATS", "Passage"]
@@ -123,6 +124,25 @@ class Passage:
         """The payload, which the router knows nothing of."""
         message = self._own
         return payload_of(message) if message is not None else b""
+
+    @property
+    def given_at(self) -> float:
+        """The time at which a consumer was given it, or it came to this router (monotonic seconds)."""
+        return self._delivery.dispatched_at if self._delivery is not None else self._request.received_at
+
+    @property
+    def request_bytes(self) -> int:
+        """Bytes of the payload of the call or cast that it is about."""
+        return len(payload_of(self._request.message))
+
+    @property
+    def fingerprint(self) -> str:
+        """A digest of address, method, payload and its format, of the call or cast that it is about.
+
+        Two that ask for the same have the same one, as far as their payloads are the same bytes. One whose caller has
+        given up has lost its payload, and has another.
+        """
+        return fingerprint_of(self._request.destination, self._request.message)
 
     @property
     def _own(self) -> bytes | None:

@@ -21,9 +21,12 @@ from rpcmq.core.router.node_type import NodeContext, NodeType
 from rpcmq.core.router.roundrobin.node import RoundRobin
 from rpcmq.core.router.view_rows import MAX_ROWS, View
 from rpcmq.errors import Outcome, ProtocolError
-from rpcmq.nodes.checked_values import answer_of, numbers_of, rows_of
+from rpcmq.nodes.checked_values import answer_of, numbers_of, rows_of, stop_of
 from rpcmq.nodes.context import Context
-from rpcmq.nodes.measure import Measure
+from rpcmq.nodes.guards import Guards
+from rpcmq.nodes.loss import Loss
+from rpcmq.nodes.loss_watch import LossWatch
+from rpcmq.nodes.measure import MemoryBound
 from rpcmq.nodes.node import Node
 from rpcmq.nodes.open_asks import OpenAsks
 from rpcmq.nodes.overrun import Overrun, Steps
@@ -38,10 +41,8 @@ from rpcmq.wire.body_fields import Body
 __all__ = ["PlugIn"]
 
 T = TypeVar("T")
-#: Seconds between two ticks at least, whatever the node wants, and two steps of measuring.
-_LEAST_PAUSE, _MEASURE_PAUSE = 0.005, 0.002
-#: Memory is measured when so many bytes were handed to the node, and after so many seconds in which it has run.
-_LEAST_BYTES, _MEASURE_SECONDS = 256 << 10, 10.0
+#: Seconds between two ticks at least, whatever the node wants.
+_LEAST_PAUSE = 0.005
 _MESSAGE_OVERHEAD = 600
 _MAX_TRACEBACK = 4_000
 #: Exceptions by which others end the router's thread, in whatever it does.
@@ -63,6 +64,7 @@ class PlugIn(NodeType):
         self._asks = OpenAsks(lambda: settings.default_timeout_seconds, lambda: settings.message_max_bytes)
         self._peers: dict[Link, Peer] = {}
         self._watches = Watches(self._passed)
+        self._guards = Guards(self._stops)
         name, make = plan.name, plan.make
         self.kinds = dict.fromkeys(cast(Iterable[Kind], make.kinds), self._take)
         self.rights = {kind: word and f"{name}.{word}" for kind, word in make.kinds.items()}
@@ -75,13 +77,10 @@ class PlugIn(NodeType):
         #: Totals of all its lives.
         self.seconds = 0.0
         self.steps = self.failures = self.restarts = 0
-        self.size_bytes = 0
+        self._memory = MemoryBound(plan.max_bytes, context.now)
         self._node: Node | None = None
         self._due = inf
         self._ticked = -inf
-        self._handed_bytes = 0
-        self._measure: Measure | None = None
-        self._measure_at = context.now + _MEASURE_SECONDS
         self._drains = False
         self.start(context.now)
 
@@ -90,13 +89,18 @@ class PlugIn(NodeType):
         """The node; None: it is out."""
         return self._node
 
+    @property
+    def size_bytes(self) -> int:
+        """Bytes that it holds, as they were measured last."""
+        return self._memory.size_bytes
+
     # --- life --------------------------------------------------------------------------------
 
     def start(self, now: float) -> None:
         """Make the node, in place of the one that there was."""
         plan = self.plan
         self.out = ""
-        context = Context(self._router, self._watches, plan.name, plan.max_bytes, now)
+        context = Context(self._router, self._watches, self._guards, plan.name, plan.max_bytes, now)
         self._node = None
         try:
             self._node = self._step(now, plan.make, context, plan.settings)
@@ -151,12 +155,13 @@ class PlugIn(NodeType):
 
     def _let_go(self, now: float, why: str) -> None:
         self.out, self.out_since = why, now
-        self._node = self._measure = None
-        self._due, self.size_bytes, self._handed_bytes = inf, 0, 0
+        self._node, self._due = None, inf
+        self._memory.clear()
         for ask in self._asks.all():
             ask.refuse(self._says_out(), Outcome.NO_CONSUMER, node=self.plan.name)
         self._peers.clear()
         self._watches.clear()
+        self._guards.clear()
 
     def _says_out(self) -> str:
         return shorten(f"node {self.plan.name} of router {self._router.settings.router_name} is out: {self.out}")
@@ -214,28 +219,7 @@ class PlugIn(NodeType):
             raise _Broken
         # One that is always due must not keep the router busy.
         self._due = max(float(due), self._ticked + _LEAST_PAUSE)
-        if self._handed_bytes > max(_LEAST_BYTES, self.plan.max_bytes - self.size_bytes):
-            self._measure_at = now
-
-    # --- memory ------------------------------------------------------------------------------
-
-    def _measure_some(self, now: float) -> None:
-        node, plan = self._node, self.plan
-        if node is None:
-            return
-        if self._measure is None:
-            self._measure = Measure(node, plan.max_bytes)
-            self._handed_bytes = 0
-        measure = self._measure
-        self._step(now, measure.step)
-        self._measure_at = now + _MEASURE_PAUSE
-        if not measure.is_done:
-            return
-        self._measure, self.size_bytes = None, measure.size_bytes
-        self._measure_at = now + _MEASURE_SECONDS
-        if measure.size_bytes > plan.max_bytes:
-            text = f"it holds more than max_bytes = {plan.max_bytes}"
-            self._fail(now, MemoryError(text))
+        self._memory.look(now)
 
     # --- messages ----------------------------------------------------------------------------
 
@@ -254,7 +238,7 @@ class PlugIn(NodeType):
             text = self._says_out() if node is None else "the router is shutting down"
             ask.refuse(text, Outcome.NO_CONSUMER if node is None else Outcome.DRAINING, node=self.plan.name)
             return
-        self._handed_bytes += size_of(message) + _MESSAGE_OVERHEAD
+        self._memory.handed_bytes += size_of(message) + _MESSAGE_OVERHEAD
         try:
             self._step(now, node.take, now, ask, is_asked=True)
             self._ask_deadline(now)
@@ -270,7 +254,7 @@ class PlugIn(NodeType):
             return ErrorBody(outcome=Outcome.NO_CONSUMER, text=self._says_out(), details={"node": self.plan.name})
         arguments = body_of(message)
         arguments.pop("what", None)
-        self._handed_bytes += size_of(message)
+        self._memory.handed_bytes += size_of(message)
         try:
             answer = self._step(now, answer_of, node, now, name, self._peer(link), arguments, is_asked=True)
             self._ask_deadline(now)
@@ -344,16 +328,16 @@ class PlugIn(NodeType):
         if self._node is not None and now >= self._due:
             self._ticked = now
             self._tell(now, self._node.tick, now)
-        if self._node is not None and now >= self._measure_at:
+        if self._node is not None and now >= self._memory.due:
             try:
-                self._measure_some(now)
+                self._step(now, self._memory.step, now, self._node)
             except _Broken:
                 pass  # the log says why
 
     def next_deadline(self) -> float:
         """The time of the next :meth:`tick` (monotonic seconds)."""
         due = min(self._due, self._asks.next_deadline())
-        return due if self._node is None else min(due, self._measure_at)
+        return due if self._node is None else min(due, self._memory.due)
 
     def link_ended(self, now: float, link: Link, reason: str) -> None:
         """Forget the asks of a process that is gone."""
@@ -369,11 +353,28 @@ class PlugIn(NodeType):
 
     def meet(self, others: Sequence[NodeType]) -> None:
         """Get to know the node type of calls and casts."""
-        self._watches.meet(next(each for each in others if isinstance(each, RoundRobin)))
+        roundrobin = next(each for each in others if isinstance(each, RoundRobin))
+        self._watches.meet(roundrobin)
+        self._guards.meet(roundrobin)
+        if LossWatch.is_wanted_by(self.plan.make):
+            roundrobin.losses.observers.append(LossWatch(self._peer, self._lost))
+
+    def _lost(self, now: float, event: str, about: Loss | Peer) -> None:
+        if self._node is not None:
+            self._tell(now, getattr(self._node, event), now, about)
+
+    def _stops(self, passage: Passage) -> tuple[str, dict[str, Any]] | None:
+        node = self._node
+        if node is None:
+            return None
+        try:
+            return self._step(passage.now, stop_of, node, passage)
+        except _Broken:
+            return None  # the log says why, and what it has stopped goes on
 
     def _passed(self, passage: Passage) -> None:
         if self._node is not None:
-            self._handed_bytes += _MESSAGE_OVERHEAD
+            self._memory.handed_bytes += _MESSAGE_OVERHEAD
             turns = self._router.turns
             spent = turns.spent
             self._tell(passage.now, self._node.passed, passage)

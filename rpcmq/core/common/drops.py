@@ -19,6 +19,7 @@ REASONS = {
     "no consumer": "nobody consumes the topic",
     "queue full": "as many messages or bytes wait as queue.max_messages and queue.max_bytes allow",
     "too many calls": "as many calls are in flight as call.max_in_flight allows",
+    "quarantined": "it has killed consumers, and is kept from others",
     "format not accepted": "no consumer that could take it accepts its payload format",
     "consumer lost": "the consumer that had it is gone; it may have run",
     "consumer left": "the consumer that the copy was for is gone",

@@ -16,7 +16,7 @@ from rpcmq.core.common.session import MAX_FAILED_RESUMPTIONS
 from rpcmq.core.common.text import shorten
 from rpcmq.core.router.access_control import Admission, Refusal
 from rpcmq.core.router.link_states import LinkState
-from rpcmq.core.router.link_table import LinkTable
+from rpcmq.core.router.link_table import REPLACED, LinkTable
 from rpcmq.core.router.model import Link
 from rpcmq.core.router.node_type import Greeter
 from rpcmq.core.router.settings import Settings
@@ -117,7 +117,7 @@ class Handshake:
                 link.send_last(pack(Kind.HEARTBEAT, flags=Flag.ANSWER_WANTED))
                 text = f"identity {identity!r} is taken by a live process; stop it or choose another identity"
                 raise Refusal("identity-taken", text)
-            reason = "replaced by a new process of the same identity"
+            reason = REPLACED
         elif link.failed_resumptions >= MAX_FAILED_RESUMPTIONS:
             # Some message ends each connection it is sent on. To its sender, it may have run.
             reason = f"{MAX_FAILED_RESUMPTIONS} connections in a row ended before it acknowledged what it was sent"

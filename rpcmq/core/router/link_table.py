@@ -24,10 +24,14 @@ from rpcmq.errors import ProtocolError
 from rpcmq.wire import KIND_AT, Kind, pack, payload_of, sequence_of
 from rpcmq.wire.bodies import CONSUMER_ROLE, MESH_TYPE, QUEUE_TYPES, DrainBody, RefusedBody
 
-__all__ = ["SAID_GOODBYE", "LinkTable"]
+__all__ = ["AWAY_FOR", "REPLACED", "SAID_GOODBYE", "LinkTable"]
 
 #: The reason for the end of a link whose process has left in order.
 SAID_GOODBYE = "said goodbye"
+#: The reason for the end of a link that was away, and in whose place a new process has come.
+REPLACED = "replaced by a new process of the same identity"
+#: The beginning of the reason for the end of a link that has not come back.
+AWAY_FOR = "away for"
 #: Bytes of a process's HEARTBEAT that its answer returns: the time at which that was sent.
 _RETURNED = 8
 

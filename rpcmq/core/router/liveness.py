@@ -12,7 +12,7 @@ from math import ceil
 
 from rpcmq.core.router.base_link import outgoing_bytes
 from rpcmq.core.router.link_states import LinkState
-from rpcmq.core.router.link_table import LinkTable
+from rpcmq.core.router.link_table import AWAY_FOR, LinkTable
 from rpcmq.core.router.model import Link
 from rpcmq.core.router.settings import Settings
 from rpcmq.wire import Kind, pack
@@ -54,7 +54,7 @@ class Liveness:
         if now >= self._next_check:
             self._check_some(now)
         for link in _away_since(now, self._links.away, self._settings.resume_seconds):
-            self._links.end_safely(now, link, f"away for {now - link.since:.1f} s")
+            self._links.end_safely(now, link, f"{AWAY_FOR} {now - link.since:.1f} s")
         lapsed = _away_since(now, self._links.in_grace, self._settings.consumer_grace_seconds)
         return [link for link in lapsed if self._links.happens(now, link, "lapsed")]
 

@@ -59,6 +59,8 @@ export class LinkLost extends CallError {}
 export class AccessDenied extends CallError {}
 /** The call was cancelled. */
 export class CallCancelled extends CallError {}
+/** Such calls kill the services that run them, and are stopped; the text has the story. */
+export class CallQuarantined extends CallCancelled {}
 /** The gateway reaches no router. */
 export class RouterUnreachable extends RpcError {}
 /** There is no such method. */
@@ -96,7 +98,7 @@ export class NestedCallError extends RemoteError {}
 /** @type {Record<string, new (text: string, details?: any, told?: any) => RpcError>} */
 const ERRORS = {
   UsageError, PayloadError, PayloadRefused, CallError, CallTimeout, NoConsumer, Overloaded, LinkLost, AccessDenied,
-  CallCancelled, RouterUnreachable, UnknownMethod, Draining, InternalError, RemoteError, NestedCallError,
+  CallCancelled, CallQuarantined, RouterUnreachable, UnknownMethod, Draining, InternalError, RemoteError, NestedCallError,
 };
 
 /** @param {Record<string, any>} told */

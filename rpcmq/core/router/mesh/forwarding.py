@@ -217,6 +217,8 @@ class Forwarding(MeshPart):
             elif request.reply_to.state is LinkState.ENDED:
                 self._requests.cancel(now, request)
                 continue
+            if self._deliveries.gate is not None and self._deliveries.stops(now, request):
+                continue
             if not self._offer(now, request, remote):
                 if not request.is_call:
                     self._requests.deadlines.arm_cast(now, request)

@@ -15,11 +15,12 @@ from rpcmq.core.router.mesh.origins import is_forged
 from rpcmq.core.router.mesh.part import MeshContext, MeshPart
 from rpcmq.core.router.mesh.places import Place, Tag, address_of_place
 from rpcmq.core.router.mesh.rooms import Rooms
-from rpcmq.core.router.model import Consumer, Delivery, Destination, Link, Topic
+from rpcmq.core.router.model import Consumer, Delivery, Destination, Link, Request, Topic
 from rpcmq.core.router.usage import MESSAGE_OVERHEAD
 from rpcmq.errors import Outcome, ProtocolError
 from rpcmq.payload.format import format_name
 from rpcmq.wire import (
+    ATTEMPT_AT,
     CONSUMER_AT,
     HEADER_BYTES,
     KEY,
@@ -37,6 +38,7 @@ from rpcmq.wire import (
     pack,
     payload_of,
     size_of,
+    ttl_of,
     unpack_request,
     with_address,
 )
@@ -122,6 +124,9 @@ class Hosting(MeshPart):
             self._refuse_format(link, destination, key, consumer, form & 0xFF)
             self._dispatch.deliveries.deliver_waiting(now, consumer)  # it was kept for this one
             return
+        if self._dispatch.deliveries.gate is not None and self._stops(now, link, destination, message):
+            self._dispatch.deliveries.deliver_waiting(now, consumer)
+            return
         is_call, calls = kind != _CAST, link.calls
         is_displaced = flags & _IDEMPOTENT and self._displaces(now, link, consumer, message, is_call)
         # The copy of a call for a group has its key.
@@ -156,6 +161,22 @@ class Hosting(MeshPart):
         self._dispatch.deliveries.give(now, request, consumer, message)
         if is_displaced:
             self._dispatch.deliveries.deliver_waiting(now, consumer)
+
+    def _stops(self, now: float, link: Link, destination: Destination, message: bytes) -> bool:
+        """Whether no consumer may be given ``message``, which the router at ``link`` owns: that is told why."""
+        gate = self._dispatch.deliveries.gate
+        request = Request()
+        request.key, request.message, request.destination = message[KEY], message, destination
+        request.is_call, request.reply_to, request.delivery = message[KIND_AT] != _CAST, link, None
+        request.attempts, request.ttl, request.received_at = message[ATTEMPT_AT], ttl_of(message), now
+        why = gate(now, request) if gate is not None else None
+        if why is None:
+            return False
+        text, details = why
+        address, sort = address_of_place(destination.server or destination.topic)
+        body = ErrorBody(outcome=Outcome.CANCELLED, text=text, details=details)
+        link.send(body.message(key=message[KEY], consumer=sort, address=address.encode()))
+        return True
 
     def _displaces(self, now: float, link: Link, consumer: Consumer, message: bytes, is_call: bool) -> bool:
         """End earlier deliveries of an idempotent message that ``link`` offers; return whether ``consumer`` had one.

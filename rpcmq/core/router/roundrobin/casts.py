@@ -75,6 +75,8 @@ class Casts:
             if flags & _CONFIRM:
                 deliveries.confirm(link, request)
             return
+        if deliveries.gate is not None and deliveries.stops(now, request, link):
+            return
         # As `pick` does, written out for most topics.
         consumer = destination.ready.alone
         if consumer is None or len(consumer.in_flight) >= consumer.credit:

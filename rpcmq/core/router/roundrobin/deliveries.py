@@ -56,8 +56,8 @@ class Deliveries:
     """Hands requests to consumers."""
 
     __slots__ = (
-        "_links", "_mailboxes", "_recovery", "_requests",
-        "elsewhere", "on_delivered", "on_forwarded_replaced", "on_protocol_error", "on_tickets", "tickets", "unheard",
+        "_links", "_mailboxes", "_recovery", "_requests", "elsewhere", "gate",
+        "on_delivered", "on_forwarded_replaced", "on_protocol_error", "on_tickets", "tickets", "unheard",
     )  # fmt: skip
 
     def __init__(self, links: LinkTable, requests: RequestTable, recovery: Recovery, mailboxes: Mailboxes) -> None:
@@ -71,6 +71,8 @@ class Deliveries:
         self.on_delivered: Callable[[Delivery], None] | None = None
         #: Called with (request of another router, stamp) when its consumer has that for a later owner, with that stamp.
         self.on_forwarded_replaced: Callable[[Forwarded, bytes], None] = lambda request, stamp: None
+        #: Says of a request why no consumer may be given it; None: it may. None instead of this: all requests may.
+        self.gate: Callable[[float, Request], explain.Explanation | None] | None = None
         #: Takes what finds no free consumer here.
         self.elsewhere: Elsewhere = _Nowhere()
         #: The tickets of other routers that wait for a free consumer; see :class:`rpcmq.core.router.forwarded.Ticket`.
@@ -80,6 +82,20 @@ class Deliveries:
         self.on_tickets: Callable[[float, Consumer, float], bool] = _nobody_has_tickets
         #: Consumers that no other router knows: of what waits they get nothing whose sender may be elsewhere.
         self.unheard: Collection[Consumer] = ()
+
+    def stops(self, now: float, request: Request, caster: Link | None = None) -> bool:
+        """Whether no consumer may be given ``request``, which nobody has: it has ended then.
+
+        Args:
+            caster: the link of the sender if it is a cast that has just come.
+        """
+        why = self.gate(now, request) if self.gate is not None else None
+        if why is None:
+            return False
+        if not request.is_call:
+            request.destination.queue.count_dropped("quarantined")
+        self._requests.refuse(now, request, caster, Outcome.CANCELLED, why)
+        return True
 
     def deliver(self, now: float, request: Request, consumer: Consumer, caster: Link | None = None) -> bool:
         """Give ``request`` to ``consumer``.
@@ -201,6 +217,8 @@ class Deliveries:
             elif request.reply_to.state is LinkState.ENDED:
                 requests.cancel(now, request)
                 continue
+            if self.gate is not None and self.stops(now, request):
+                continue
             if consumer.accepts >> request.message[FORMAT_AT] & 1:
                 self.deliver(now, request, consumer)
                 fed_bytes += request.size
@@ -233,6 +251,8 @@ class Deliveries:
         """
         waiting: list[Request] = []
         for request in requests:
+            if self.gate is not None and self.stops(now, request):
+                continue
             other = request.destination.pick()
             is_for_others = other is None or other is unwilling
             if is_for_others and request.destination.remotes and self.elsewhere.take(now, request, is_older=True):

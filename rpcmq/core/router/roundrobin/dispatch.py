@@ -178,6 +178,8 @@ class Dispatch:
             destination.statistics.calls += 1
             return
         destination.statistics.calls += 1
+        if self.deliveries.gate is not None and self.deliveries.stops(now, request):
+            return
         # As `pick` does, written out for most topics.
         consumer = destination.ready.alone
         if consumer is None or len(consumer.in_flight) >= consumer.credit:
@@ -196,8 +198,7 @@ class Dispatch:
             destination.statistics.calls += 1
             drop = Drop(destination.name, "call", "too many calls")
             requests.drops.add(now, drop, method=destination.method, sender=link.identity, log=False)
-            # It was charged to nobody.
-            requests.record(now, requests.copy(request), Outcome.OVERLOADED)
+            requests.record(now, requests.copy(request), Outcome.OVERLOADED)  # it was charged to nobody
 
     def refuse(self, now: float, link: Link, message: bytes) -> None:
         """Refuse a call or cast of a link over its memory limit.

@@ -94,7 +94,7 @@ class Hedging:
             if latest is not None and now < latest.dispatched_at + hedge.delay:
                 self._look_at(latest.dispatched_at + hedge.delay, link, request, hedge)
                 return
-            reason = self._withheld_for(request) or self._give(now, request, hedge)
+            reason = self._withheld_for(now, request) or self._give(now, request, hedge)
             if reason:
                 if not hedge.was_withheld:
                     hedge.was_withheld = True
@@ -102,13 +102,15 @@ class Hedging:
                 self._look_at(now + hedge.next_pause(), link, request, hedge)
                 return
 
-    def _withheld_for(self, request: Request) -> str:
+    def _withheld_for(self, now: float, request: Request) -> str:
         """The reason for which no further consumer is to have ``request`` now; empty: there is none."""
         destination, delivery, settings = request.destination, request.delivery, self._settings
         if delivery is None or destination.queue.size_bytes:
             return "overloaded"
         if self._requests.draining or hasattr(delivery, "item_credit"):
             return "too late"
+        if (gate := self._deliveries.gate) is not None and gate(now, request) is not None:
+            return "stopped"
         if _is_free(destination, settings):
             return ""
         is_within = self._counts(request).affords(

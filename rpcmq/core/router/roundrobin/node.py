@@ -14,6 +14,8 @@ from rpcmq.core.router.node_type import NodeContext, NodeType
 from rpcmq.core.router.roundrobin import views
 from rpcmq.core.router.roundrobin.dispatch import Dispatch
 from rpcmq.core.router.roundrobin.drain import fail_unfinished_calls
+from rpcmq.core.router.roundrobin.gates import Gates
+from rpcmq.core.router.roundrobin.losses import Losses
 from rpcmq.core.router.roundrobin.observers import Observers
 from rpcmq.core.router.roundrobin.purge import Controls
 from rpcmq.core.router.roundrobin.registrations import Registrations
@@ -43,6 +45,8 @@ class RoundRobin(NodeType):
         self.dispatch = dispatch = Dispatch(context.settings, links, directory, context.now)
         self.requests = requests = dispatch.requests
         self.observers = Observers(dispatch, context.guarded)
+        self.gates = Gates(dispatch.deliveries)
+        self.losses = Losses(context.guarded)
         requests.drops, requests.turns, requests.on_fault = drops, context.turns, context.faults.report
         requests.journal, context.faults.whereabouts = context.faults.journal, requests.whereabouts
         dispatch.deliveries.on_protocol_error = context.protocol_error
@@ -136,6 +140,7 @@ class RoundRobin(NodeType):
 
     def link_changed(self, now: float, link: Link) -> None:
         """Its consumers consume again, and get what waits."""
+        self.losses.link_changed(now, link)
         if link.lapsed_consumers and link.is_responsive:
             self.registrations.restore(now, link)
         for consumer in link.consumers.values():
@@ -146,6 +151,7 @@ class RoundRobin(NodeType):
         if link.queue_type == MESH_TYPE:
             self.dispatch.departures.router_away(now, link)
             return
+        self.losses.link_lapsed(now, link)
         link.lapsed_consumers = [c for c in link.consumers.values() if not c.stopping]
         self.registrations.end_all(now, link, "connection lost")
 
@@ -155,6 +161,7 @@ class RoundRobin(NodeType):
 
     def link_ended(self, now: float, link: Link, reason: str) -> None:
         """Its consumers are gone, and nobody waits for its calls."""
+        self.losses.link_ended(now, link, reason)
         self.registrations.end_all(now, link, reason)
         self._context.guarded(now, self.dispatch.departures.caller_gone, link)
         if self.log is not None:

@@ -38,6 +38,7 @@ _REFUSED = {
     Outcome.OVERLOADED: "queue full",
     Outcome.NO_CONSUMER: "no consumer",
     Outcome.PROTOCOL: "format not accepted",
+    Outcome.CANCELLED: "quarantined",
 }
 #: Events of the journal: how calls end without an answer.
 _ENDED = {outcome: f"ended: {outcome.name.lower()}" for outcome in Outcome}

@@ -1,0 +1,279 @@
+"""Poison: a call that has killed consumers is kept from further ones until an operator releases it.
+
+While nothing has died nothing is watched, and calls and casts cost what they cost without this node.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from math import inf
+from typing import Any
+
+from rpcmq.nodes import Ask, Context, Loss, Node, Passage, Peer, ProtocolError, Stop, integer, number, seconds, setting
+from rpcmq.nodes.poison import evidence
+from rpcmq.nodes.poison.evidence import CallName, Death, Evidence, Flight, Suspect, Verdict
+from rpcmq.nodes.poison.places import Places
+from rpcmq.nodes.poison.story import kill_row, name_of, row_of, story_of
+
+__all__ = ["POISON_KIND", "Poison"]
+
+POISON_KIND = 0x81
+_MAX_ASK_BYTES = 4 << 10
+#: Calls that a consumer had, and bytes of their payloads, beyond which its death says nothing about any of them.
+_MAX_FLIGHTS, _MAX_FLIGHT_BYTES = 1_000, 32 << 20
+#: Bytes of a payload that count, as for a fingerprint.
+_MOST_BYTES = 1 << 20
+_MAX_SUSPECTS = 2_000
+#: Silence before a connection is lost, in seconds, that speaks for a failure of the host or of the network.
+_SILENT_SECONDS = 12.0
+
+
+@dataclass(frozen=True)
+class PoisonSettings:
+    """Settings of the node type ``poison``."""
+
+    kills: int = setting(2, integer(2, 10), "consumers that a call must have killed to be quarantined")
+    within: float = setting(10.0, seconds(0.01, 3600.0), "seconds after it was given a call in which a death is a kill")
+    memory: float = setting(600.0, seconds(1, 7 * 86400.0), "seconds for which a death is remembered")
+    chance: float = setting(0.001, number(1e-12, 1.0), "probability of so many kills by chance, at most")
+    lasts: float = setting(7 * 86400.0, seconds(1, 365 * 86400.0), "seconds after which a quarantine ends by itself")
+    max_quarantined: int = setting(200, integer(1, 1000), "calls that are quarantined at a time")
+
+
+class Poison(Node):
+    """Quarantines calls that kill."""
+
+    Settings = PoisonSettings
+    kinds = {POISON_KIND: ""}  # noqa: RUF012 - as a plug-in writes it
+    views = ("calls",)
+
+    def __init__(self, context: Context, settings: PoisonSettings) -> None:
+        super().__init__(context, settings)
+        self._evidence = Evidence(
+            settings.kills, settings.within, settings.memory, settings.chance, context.now, _MAX_SUSPECTS,
+            settings.max_quarantined,
+        )  # fmt: skip
+        self._places = Places(context)
+        #: A number for each process that was away, until its session ends.
+        self._numbers: dict[Peer, int] = {}
+        self._last_number = 0
+        names = ("deaths", "kills", "quarantined", "stopped", "answered", "lifted", "released", "unjudged")
+        self._counts = Counter(dict.fromkeys(names, 0))
+
+    # --- losses ------------------------------------------------------------------------------
+
+    def consumer_away(self, now: float, loss: Loss) -> None:
+        """Note it: another loss at the same time is no death of its own."""
+        self._evidence.away(self._lost(loss))
+
+    def consumer_back(self, now: float, peer: Peer) -> None:
+        """It has killed nobody."""
+        self._follow(now, self._evidence.back(self._number_of(peer)), "a consumer that was taken for dead is back")
+
+    def peer_ended(self, now: float, peer: Peer, reason: str) -> None:
+        """It cannot come back."""
+        self._numbers.pop(peer, None)
+
+    def consumer_gone(self, now: float, loss: Loss) -> None:
+        """Judge the calls that it had."""
+        self._counts["deaths"] += 1
+        flights = self._flights_of(loss)
+        if flights is None:
+            self._counts["unjudged"] += 1
+            return
+        death = Death(
+            self._lost(loss),
+            loss.peer.identity,
+            consumers=loss.topics,
+            router=self.context.router,
+            at_ms=self.context.wall_ms(loss.lost_at),
+            description=loss.description,
+            is_sudden=not loss.is_leaving and loss.silent_seconds < _SILENT_SECONDS,
+        )
+        verdict = self._evidence.gone(now, death, flights)
+        self._counts["kills"] += sum(self._evidence.find(each) is not None for each in flights)
+        self._follow(now, verdict, "the host or the network has failed: another consumer was lost at the same time")
+
+    def _flights_of(self, loss: Loss) -> dict[str, Flight] | None:
+        """The calls that it had, by fingerprint; None: they are too many to look at."""
+        if loss.count > _MAX_FLIGHTS:
+            return None
+        size_bytes = 0
+        flights: dict[str, Flight] = {}
+        for passage in loss.in_flight():
+            size_bytes += min(passage.request_bytes, _MOST_BYTES)
+            if size_bytes > _MAX_FLIGHT_BYTES:
+                return None
+            call = CallName(
+                passage.fingerprint, passage.exchange, passage.topic, passage.server, passage.method, passage.format,
+                passage.request_bytes,
+            )  # fmt: skip
+            flight = Flight(call, passage.given_at, passage.id, passage.caller)
+            former = flights.get(call.fingerprint)
+            if former is None or former.given_at < flight.given_at:
+                flights[call.fingerprint] = flight
+        return flights
+
+    def _lost(self, loss: Loss) -> evidence.Loss:
+        told = loss.description
+        instance = (told["host"], told["pid"]) if "host" in told and "pid" in told else None
+        return evidence.Loss(loss.lost_at, self._number_of(loss.peer), instance)
+
+    def _number_of(self, peer: Peer) -> int:
+        number = self._numbers.get(peer)
+        if number is None:
+            self._last_number += 1
+            number = self._numbers[peer] = self._last_number
+        return number
+
+    def _follow(self, now: float, verdict: Verdict, why: str) -> None:
+        for suspect in verdict.lifted:
+            self._counts["lifted"] += 1
+            text = f"{name_of(suspect)} is let through again: {why}"
+            self.context.log(now, "lifted", text, fields=self._audit(now, suspect))
+        if verdict.quarantined is not None:
+            self._counts["quarantined"] += 1
+            suspect = verdict.quarantined
+            self.context.log(now, "quarantined", story_of(suspect), fields=self._audit(now, suspect))
+        self._places.update(self._evidence)
+
+    # --- calls -------------------------------------------------------------------------------
+
+    def stops(self, passage: Passage) -> Stop | None:
+        """Stop what is quarantined."""
+        if not self._places.may_be_quarantined(passage):
+            return None
+        suspect = self._evidence.quarantined.get(passage.fingerprint)
+        if suspect is None:
+            return None
+        suspect.stopped += 1
+        self._counts["stopped"] += 1
+        call = suspect.call
+        may_have_run = bool(passage.attempt)
+        text = story_of(suspect) + ("; it may have run" if may_have_run else "")
+        return Stop(text, {
+            "quarantine": call.fingerprint, "topic": call.topic, "exchange": call.exchange, "method": call.method,
+            "started": "unknown" if may_have_run else "no", "router": self.context.router,
+            "kills": [kill_row(kill) for kill in suspect.kills[-3:]],
+        })  # fmt: skip
+
+    def passed(self, passage: Passage) -> None:
+        """A consumer that answers such a call has survived it."""
+        is_answer = passage.what in ("reply", "fault", "end") or passage.outcome in ("ok", "remote_error")
+        if not is_answer or not self._places.may_be_suspect(passage):
+            return
+        suspect = self._evidence.answered(passage.fingerprint)
+        if suspect is None:
+            return
+        self._counts["answered"] += 1
+        if suspect.quarantined_at is not None:
+            text = f"{name_of(suspect)} is let through again: {passage.consumer} has answered one"
+            self.context.log(passage.now, "lifted", text, passage.consumer, self._audit(passage.now, suspect))
+        self._places.update(self._evidence)
+
+    # --- operators ---------------------------------------------------------------------------
+
+    def take(self, now: float, ask: Ask) -> None:
+        """Show what is quarantined, or release it."""
+        asked = _object_of(ask.payload)
+        verbs: dict[str, Callable[[float, Ask, str], None]] = {"show": self._show, "release": self._release}
+        verb = verbs.get(str(asked.get("do")))
+        if verb is None:
+            raise ProtocolError(f"do: expected one of {', '.join(verbs)}", "poison")
+        fingerprint = asked.get("fingerprint", "")
+        if not isinstance(fingerprint, str) or not set(fingerprint) <= set("0123456789abcdef"):
+            raise ProtocolError("fingerprint: expected hexadecimal digits", "poison")
+        if ask.require(str(asked["do"])):
+            verb(now, ask, fingerprint)
+
+    def _named(self, ask: Ask, fingerprint: str) -> list[Suspect] | None:
+        """The calls that ``fingerprint`` begins the name of: one, or all if it is empty; None: the ask is refused."""
+        evidence = self._evidence
+        found = [*evidence.quarantined.values(), *evidence.suspects.values()]
+        if not fingerprint:
+            return found
+        found = [each for each in found if each.call.fingerprint.startswith(fingerprint)]
+        if len(found) == 1:
+            return found
+        if found:
+            ask.refuse(f"{len(found)} calls have a fingerprint that begins with {fingerprint}: give more of its digits")
+        else:
+            ask.refuse(f"no call with a fingerprint {fingerprint} is quarantined or suspect at this router")
+        return None
+
+    def _show(self, now: float, ask: Ask, fingerprint: str) -> None:
+        found = self._named(ask, fingerprint)
+        if found is not None:
+            rows = [self._row(now, each) for each in found[:_MAX_SUSPECTS]]
+            ask.answer_json({"router": self.context.router, "node": self.context.name, "calls": rows})
+
+    def _release(self, now: float, ask: Ask, fingerprint: str) -> None:
+        found = self._named(ask, fingerprint)
+        if found is None:
+            return
+        released = [each for each in found if fingerprint or each.quarantined_at is not None]
+        rows = [self._row(now, each) for each in released]
+        for suspect in released:
+            self._evidence.release(suspect.call.fingerprint)
+            self._counts["released"] += 1
+            killed = f"which had killed {len(suspect.kills)} consumers"
+            text = f"{ask.peer.identity} has released {name_of(suspect)}, {killed}"
+            fields = self._audit(now, suspect) | {"by": ask.peer.identity, "key": ask.peer.key}
+            self.context.log(now, "released", text, ask.peer.identity, fields)
+        self._places.update(self._evidence)
+        ask.answer_json({"router": self.context.router, "node": self.context.name, "calls": rows})
+
+    def view(self, now: float, name: str) -> Iterator[Mapping[str, Any]]:
+        """The calls that are quarantined, then those that are suspect."""
+        for suspect in [*self._evidence.quarantined.values(), *self._evidence.suspects.values()]:
+            yield self._row(now, suspect)
+
+    def _row(self, now: float, suspect: Suspect) -> dict[str, Any]:
+        since = suspect.touched_at if suspect.quarantined_at is None else suspect.quarantined_at
+        return row_of(suspect, self._evidence.chance_of(now, suspect), self.context.wall_ms(since))
+
+    def _audit(self, now: float, suspect: Suspect) -> dict[str, Any]:
+        call = suspect.call
+        return {
+            "fingerprint": call.fingerprint, "topic": call.topic, "exchange": call.exchange, "method": call.method,
+            "stopped": suspect.stopped, "kills": [kill_row(kill) for kill in suspect.kills],
+        }  # fmt: skip
+
+    def metrics(self) -> Mapping[str, float]:
+        """Deaths of consumers, kills, and what has become of calls."""
+        return {**self._counts, "excused": self._evidence.excused}
+
+    # --- time --------------------------------------------------------------------------------
+
+    def next_deadline(self) -> float:
+        """The time of the next :meth:`tick` (monotonic seconds)."""
+        ends = (each.quarantined_at for each in self._evidence.quarantined.values())
+        first = min((at for at in ends if at is not None), default=inf)
+        lasts: float = self.settings.lasts
+        return min(self._evidence.next_deadline(), first + lasts)
+
+    def tick(self, now: float) -> None:
+        """Forget what is old."""
+        self._evidence.forget_old(now)
+        for suspect in list(self._evidence.quarantined.values()):
+            if suspect.quarantined_at is not None and suspect.quarantined_at + self.settings.lasts <= now:
+                self._evidence.release(suspect.call.fingerprint)
+                self._counts["lifted"] += 1
+                text = f"{name_of(suspect)} is let through again: lasts = {self.settings.lasts:g} s are over"
+                self.context.log(now, "lifted", text, fields=self._audit(now, suspect))
+        self._places.update(self._evidence)
+
+
+def _object_of(payload: bytes) -> dict[str, Any]:
+    if len(payload) > _MAX_ASK_BYTES:
+        raise ProtocolError(f"an ask of {len(payload)} bytes; {_MAX_ASK_BYTES} may be", "poison")
+    try:
+        asked = json.loads(payload)
+    except (ValueError, RecursionError):
+        raise ProtocolError("an ask is a JSON object", "poison") from None
+    if not isinstance(asked, dict):
+        raise ProtocolError("an ask is a JSON object", "poison")
+    return asked

@@ -1,0 +1,148 @@
+"""``rpcmq poison`` as an operator types it, at a router whose consumers die of one argument."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from rpcmq import Client
+from rpcmq.errors import CallQuarantined, LinkLost
+from rpcmq.testing import eventually
+from rpcmq.testing.processes import Program, RouterProcess
+from tests.server.daemons import run
+
+pytestmark = pytest.mark.integration
+
+Invoke = Callable[..., SimpleNamespace]
+
+#: It dies of b = 0, in a way that no handler can catch, until the file in its argument is there.
+SERVICE = """
+import os, signal, sys
+from pathlib import Path
+from rpcmq import Service
+
+class Compute:
+    def divide(self, ctx, a, b):
+        if b == 0 and not Path(sys.argv[2]).exists():
+            os.kill(os.getpid(), signal.SIGKILL)
+        return a / b if b else 0
+
+with Service("compute", Compute(), router=sys.argv[1], host=sys.argv[3]) as service:
+    print("serving", flush=True)
+    service.wait()
+"""
+
+
+class Servers:
+    """Processes that serve ``compute``, at routers that they are given."""
+
+    def __init__(self, folder: Path, stack: ExitStack) -> None:
+        self._program = folder / "compute.py"
+        self._program.write_text(SERVICE)
+        self.mended = folder / "mended"
+        self._stack = stack
+        self.all: list[Program] = []
+
+    def start(self, url: str, count: int = 1) -> None:
+        started: list[Program] = []
+        for _ in range(count):
+            name = f"node-{len(self.all) + len(started)}"
+            command = [sys.executable, str(self._program), url, str(self.mended), name]
+            started.append(self._stack.enter_context(Program(command, name=name)))
+        for each in started:
+            each.expect("serving")
+        self.all += started
+
+    @property
+    def dead(self) -> int:
+        return sum(each.exit_code is not None for each in self.all)
+
+
+@pytest.fixture
+def servers(tmp_path: Path) -> Iterator[Servers]:
+    with ExitStack() as stack:
+        yield Servers(tmp_path, stack)
+
+
+@pytest.fixture
+def router(tmp_path: Path) -> Iterator[RouterProcess]:
+    file = tmp_path / "router.toml"
+    file.write_text('[[node]]\ntype = "poison"\n')
+    with RouterProcess(file=str(file)) as started:
+        yield started
+
+
+def divide(client: Client, b: int, **options: Any) -> Any:
+    return client.call(None, "compute", {"method": "divide", "args": {"a": 6, "b": b}}, timeout=60, **options)
+
+
+def poison(url: str, *words: str) -> Any:
+    ended = run("poison", *words, "--json", env={"RPCMQ_ROUTER": url})
+    assert ended.returncode == 0, ended.stderr
+    return json.loads(ended.stdout)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_a_call_that_kills_is_stopped_shown_and_released(
+    router: RouterProcess, servers: Servers, invoke: Invoke
+) -> None:
+    servers.start(router.url, 4)
+    env = {"RPCMQ_ROUTER": router.url}
+    with Client(router.url) as client:
+        assert poison(router.url, "ls")["calls"] == []
+        with pytest.raises(CallQuarantined, match="has killed 2 consumers") as caught:
+            divide(client, 0, idempotent=True)
+        assert f"{caught.value}".count("after it was given it") == 2
+        assert [divide(client, 3) for _ in range(8)] == [2.0] * 8
+        with pytest.raises(CallQuarantined) as again:
+            divide(client, 0)
+        assert again.value.details["started"] == "no"
+        eventually(lambda: servers.dead == 2)
+
+        listed = invoke("poison", "ls", env=env)
+        assert listed.returncode == 0 and "quarantined" in listed.stdout and "divide" in listed.stdout
+        (row,) = poison(router.url, "ls")["calls"]
+        story = invoke("poison", "show", row["fingerprint"][:12], env=env).stdout
+        assert story.count("killed ") == 2 and "'divide' of 'compute'" in story and "2 stopped" in story
+        refused = invoke("poison", "show", "0" * 12, env=env)
+        assert refused.returncode != 0 and "no call with a fingerprint 000000000000" in refused.stderr
+        assert invoke("poison", "release", env=env).returncode == 2
+
+        servers.mended.touch()
+        released = invoke("poison", "release", row["fingerprint"], env=env)
+        assert released.returncode == 0 and f"released {row['fingerprint'][:12]}" in released.stdout
+        assert divide(client, 0) == 0
+        assert poison(router.url, "release", "--all")["calls"] == []
+        assert servers.dead == 2
+    router.expect("quarantined: 'divide' of 'compute'")
+    router.expect("has released 'divide' of 'compute', which had killed 2 consumers")
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_a_caller_that_retries_by_itself_is_stopped_too(router: RouterProcess, servers: Servers) -> None:
+    servers.start(router.url, 4)
+    with Client(router.url) as client:
+        for _ in range(2):
+            with pytest.raises(LinkLost):
+                divide(client, 0)
+        with pytest.raises(CallQuarantined, match="has killed 2 consumers"):
+            divide(client, 0)
+        assert divide(client, 2) == 3
+    assert servers.dead == 2
+
+
+def test_a_router_without_the_node_says_what_to_do(invoke: Invoke, system: SimpleNamespace) -> None:
+    refused = invoke("poison", "ls", env=system.env)
+    assert refused.returncode == 1
+    assert refused.stderr == (
+        'rpcmq: this router has no node of type "poison": add [[node]] with type = "poison" to its configuration\n'
+    )
