@@ -73,13 +73,17 @@ class KeyedMesh:
 
     def client(self, name: str, *rights: Right, at: str = "a") -> Client:
         """A client of the router ``at``."""
+        path = self.key_file_of_both(name, *rights)
+        return self._stack.enter_context(Client(self.urls[at], key_file=path, shell="gevent"))
+
+    def key_file_of_both(self, name: str, *rights: Right) -> str:
+        """The key file of the client ``name`` with the key of either router, so that it may begin at any."""
         path = Path(self.key_file(name, *rights))
-        # The key of either router, so that it may begin at any.
         keys = "".join(f"{json.dumps(self.urls[each])} = {json.dumps(self.folders[each].router)}\n" for each in "ab")
         if "[routers]" not in (text := path.read_text()):
             path.chmod(0o600)
             path.write_text(f"{text}\n[routers]\n{keys}")
-        return self._stack.enter_context(Client(self.urls[at], key_file=str(path), shell="gevent"))
+        return str(path)
 
     def page(self, name: str, path: str) -> Any:
         """A page of a router."""
