@@ -11,6 +11,7 @@ from pathlib import Path
 from rich.console import Console
 
 from benchmarks import (
+    browsers,
     casts,
     direct,
     dispatch_log,
@@ -69,6 +70,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     *openstack.BENCHMARKS,
     openstack_host.BENCHMARK,
     proxy.BENCHMARK,
+    browsers.BENCHMARK,
     legacy.BENCHMARK,
     *dispatch_log.BENCHMARKS,
     latency.BENCHMARK,
