@@ -74,6 +74,8 @@ class EventLink:
         self._room = process.shell.event()
         self._uplink = Uplink(hello, self._welcomed, self._refused)
         self._limited_log = RateLimitedLog(log)
+        #: Told the payload of each event that a router has refused for good, and nobody waited for.
+        self.on_refused: Callable[[Any], None] | None = None
         self._casts = Casts(self._uplink, self._publish_refused)
         self._calls = Calls(self._uplink, self._casts)
         self._uplink.handle(Kind.PUBLISH, self._event)
@@ -304,6 +306,11 @@ class EventLink:
 
     def _publish_refused(self, message: bytes, error: CallError) -> bytes | None:
         self._limited_log.error((address_of(message), type(error)), f"event not published: {error}")
+        if self.on_refused is not None:
+            try:
+                self.on_refused(self._payloads.event(message, True)["payload"])
+            except Exception as error_of_ours:
+                self._limited_log.error("on_refused", "an event that was refused could not be told of", error_of_ours)
         return None
 
     def _after_receive(self) -> None:

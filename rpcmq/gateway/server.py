@@ -16,6 +16,7 @@ from gevent.pool import Pool
 from gevent.server import StreamServer
 
 from rpcmq import Client
+from rpcmq.adapters.places import Places
 from rpcmq.adapters.rate_limits import RateLimitedLog, TokenBucket
 from rpcmq.gateway.connection import Connection, Pace, Peer
 from rpcmq.gateway.effects import GOING_AWAY
@@ -25,7 +26,6 @@ from rpcmq.gateway.messages import MessageCodec
 from rpcmq.gateway.operations import Operations
 from rpcmq.gateway.outbox import Outbox, Total
 from rpcmq.gateway.pages import Pages
-from rpcmq.gateway.places import Places
 from rpcmq.gateway.session import Session, SessionLimits
 from rpcmq.gateway.settings import GatewaySettings
 from rpcmq.gateway.statistics_pages import StatisticsPages

@@ -27,7 +27,8 @@ class Rate:
         """The mean of the last minute, or of the time since the first sample."""
         for then, before in self._samples:
             if now - then <= _MINUTE:
-                return (count - before) / (now - then) if now > then else 0.0
+                # Those that were refused are no longer among them.
+                return max(0, count - before) / (now - then) if now > then else 0.0
         return 0.0
 
 
@@ -41,9 +42,11 @@ class Counters:
         malformed: that are no messages of RFC 5424, those that are too long among them; where there is a topic for
             them, they became events of that.
         too_long: of those, longer than ``message.max_bytes``.
-        lost: that became no events: no room while the router took none, or refused.
+        lost: that became no events: no room while the router took none, or not publishable.
+        refused: events that the router refused, as for want of a right to publish on their topics.
         lost_in_kernel: datagrams for which the kernel had no room.
         connections: opened.
+        connections_refused: closed at once, because their address had as many as it may.
         out_of_step: connections that were closed because nobody could tell where their next message begins.
         idle: connections that were closed because they were silent.
     """
@@ -53,8 +56,10 @@ class Counters:
     malformed: int = 0
     too_long: int = 0
     lost: int = 0
+    refused: int = 0
     lost_in_kernel: int = 0
     connections: int = 0
+    connections_refused: int = 0
     out_of_step: int = 0
     idle: int = 0
     rate: Rate = field(default_factory=Rate)

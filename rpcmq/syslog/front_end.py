@@ -18,10 +18,12 @@ from gevent.pool import Pool
 from gevent.server import StreamServer
 from gevent.socket import socket as GeventSocket
 
+from rpcmq.adapters.places import Places
 from rpcmq.client import Client
 from rpcmq.client.limited_log import RateLimitedLog
 from rpcmq.errors import ConfigError, LinkLost, Overloaded, RouterUnreachable, RpcError
 from rpcmq.syslog.counters import Counters
+from rpcmq.syslog.datagram_drops import drops_of
 from rpcmq.syslog.framing import Frame, Framing, OutOfStep
 from rpcmq.syslog.messages import MalformedMessage, parse_message
 from rpcmq.syslog.settings import SyslogSettings
@@ -61,6 +63,7 @@ class FrontEnd:
         self._sampler: Any = None
         self._pool = Pool(settings.tcp.max_connections)
         self._connections: set[Any] = set()
+        self._addresses = Places(settings.tcp.max_connections_per_address)
         self._waiting: deque[tuple[Frame, str]] = deque()
         self._waiting_bytes = 0
         self._have_waiting = Event()
@@ -90,6 +93,7 @@ class FrontEnd:
 
     def start(self) -> None:
         """Take messages."""
+        self._client.event_link().on_refused = self._refused
         if self._stream:
             self._stream.start()
         if self._datagrams:
@@ -138,6 +142,9 @@ class FrontEnd:
     def statistics(self) -> dict[str, Any]:
         """Counts and rates of each transport: see :class:`rpcmq.syslog.counters.Counters`."""
         now = monotonic()
+        if self._datagrams:
+            # A datagram says how many were lost before it; after a flood there may be none for long.
+            self._udp.lost_in_kernel = max(self._udp.lost_in_kernel, drops_of(self._datagrams))
         return {
             "tcp": self._tcp.shown(now) | {"open": len(self._connections)},
             "udp": self._udp.shown(now) | {"waiting": len(self._waiting)},
@@ -146,6 +153,19 @@ class FrontEnd:
     # --- TCP ---------------------------------------------------------------------------------
 
     def _serve(self, connection: Any, peer: tuple[str, int]) -> None:
+        address = peer[0]
+        if not self._addresses.take(address):
+            # Nothing is read of it, so that nothing of it costs more than this.
+            self._tcp.connections_refused += 1
+            limit = f"tcp.max_connections_per_address = {self._addresses.most}"
+            self._log.warning("address", f"a connection was refused: {address} has more than {limit}")
+            return
+        try:
+            self._read(connection, peer)
+        finally:
+            self._addresses.give_back(address)
+
+    def _read(self, connection: Any, peer: tuple[str, int]) -> None:
         self._tcp.connections += 1
         self._connections.add(connection)
         source = _shown(peer)
@@ -273,6 +293,13 @@ class FrontEnd:
                 return False
             else:
                 return True
+
+    def _refused(self, payload: Any) -> None:
+        """The router has refused an event that was published, and counted, before."""
+        counters = self._udp if payload["transport"] == "udp" else self._tcp
+        counters.refused += 1
+        if "problem" not in payload:
+            counters.messages -= 1
 
     def _sample(self) -> None:
         while True:

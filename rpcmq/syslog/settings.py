@@ -37,6 +37,9 @@ class TcpSettings:
 
     bind: str = setting("127.0.0.1:5140", OPTIONAL_ADDRESS, "where messages over TCP are taken; empty: nowhere")
     max_connections: int = setting(1000, COUNT, "connections at a time; further ones wait until one of these ends")
+    max_connections_per_address: int = setting(
+        100, COUNT, "connections at a time from one address; further ones are closed at once"
+    )
     idle_seconds: float = setting(
         3600.0, seconds(1, 86400 * 365), "seconds of silence after which a connection is closed"
     )

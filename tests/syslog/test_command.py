@@ -15,6 +15,7 @@ from gevent import subprocess
 
 from rpcmq import Client
 from rpcmq.testing import eventually
+from tests.keys import Folder, right
 from tests.server.daemons import SECONDS, Daemon, environment, router, run, started
 
 pytestmark = pytest.mark.integration
@@ -83,6 +84,35 @@ def test_a_stop_says_how_many_events_no_router_has(tmp_path: Path) -> None:
             # The first one the router had, and perhaps not acknowledged yet.
             assert front_end.wait_for("stopped")["lost"] in (5, 6)
             client.close(0.0)
+
+
+def test_events_without_a_right_are_counted_as_refused_and_not_as_messages(tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    config = tmp_path / "router.toml"
+    config.write_text(f'[security]\nkeys = "{folder}"\n')
+    rights = (right("publish", "syslog.auth.#"), right("serve", "syslog.#"))
+    with router("--config", str(config)) as keyed:
+        env = {"RPCMQ_ROUTER": keyed.url, "RPCMQ_KEY_FILE": folder.add("syslog", *rights)}
+        with (
+            started("syslog", *FREE, env=env) as front_end,
+            Client(keyed.url, key_file=folder.add("operator"), shell="gevent") as client,
+        ):
+            at = front_end.wait_for("listening")
+            host, port = at["tcp"].split(":")
+
+            def counts() -> Any:
+                return client.call(None, "syslog", {"method": "statistics", "args": {}})
+
+            with gevent_socket.create_connection((host, int(port)), SECONDS) as stream:
+                for priority in (b"<34>1", b"<13>1", b"<13>", b"<34>1"):  # auth.crit, user.notice, none, auth.crit
+                    message = priority + b" - node-3 app - - - text"
+                    stream.sendall(b"%d %s" % (len(message), message))
+                eventually(lambda: counts()["tcp"]["refused"] == 2 and counts()["tcp"]["messages"] == 2)
+            host, port = at["udp"].split(":")
+            with gevent_socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams:
+                datagrams.sendto(b"<13>1 - node-3 app - - - text", (host, int(port)))
+                eventually(lambda: counts()["udp"]["refused"] == 1)
+            assert counts()["udp"]["messages"] == 0 and counts()["tcp"]["malformed"] == 1
 
 
 def test_twenty_lines_of_configuration_are_enough(daemon: Daemon, tmp_path: Path) -> None:

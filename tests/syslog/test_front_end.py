@@ -167,6 +167,35 @@ def test_more_connections_than_allowed_wait_for_their_turn(start: Start, heard: 
             eventually(lambda: len(heard) == 2)
 
 
+def test_one_address_has_no_more_connections_than_it_may(start: Start, heard: list[Any]) -> None:
+    front_end = start(tcp__max_connections_per_address=2)
+    with connected(front_end) as first, connected(front_end):
+        eventually(lambda: front_end.statistics()["tcp"]["open"] == 2)
+        with connected(front_end) as third:
+            assert third.recv(1) == b""
+        first.sendall(counted(line("first")))
+        eventually(lambda: len(heard) == 1)
+    eventually(lambda: front_end.statistics()["tcp"]["open"] == 0)
+    with connected(front_end) as again:
+        again.sendall(counted(line("again")))
+        eventually(lambda: len(heard) == 2)
+    counts = front_end.statistics()["tcp"]
+    assert (counts["connections"], counts["connections_refused"]) == (3, 1)
+
+
+def test_datagrams_that_the_kernel_had_no_room_for_are_counted_without_a_later_one(client: Any) -> None:
+    front_end = FrontEnd(client, load_settings(None, {"tcp.bind": "", "udp.bind": "127.0.0.1:0"}))
+    try:
+        # Nothing is read of it yet: the kernel keeps what it can, and drops the rest.
+        send_datagrams(front_end, *(line("x" * 30_000) for _ in range(1000)))
+        dropped = front_end.statistics()["udp"]["lost_in_kernel"]
+        assert dropped > 0
+    finally:
+        front_end.start()
+    eventually(lambda: front_end.statistics()["udp"]["messages"] == 1000 - dropped, 60)
+    assert front_end.stop(10.0) == 0
+
+
 def test_a_stop_publishes_what_has_come(start: Start, heard: list[Any]) -> None:
     front_end = start()
     with connected(front_end) as stream:
@@ -191,6 +220,9 @@ class Away:
 
             raise Overloaded("10000 events wait for the router to take them")
         self._client.publish(ctx, topic, payload)
+
+    def event_link(self) -> Any:
+        return self._client.event_link()
 
 
 def test_while_the_router_takes_none_tcp_waits_and_of_udp_what_has_no_room_is_lost(
