@@ -289,6 +289,36 @@ export function parse(text) {
   });
 }
 
+// --- options -------------------------------------------------------------------------------------
+
+/** Options of each verb, and of the client itself. @type {Record<string, string[]>} */
+const OPTIONS = {
+  Client: ["url", "token", "timeout", "WebSocket", "name"],
+  call: ["timeout", "signal", "exchange", "context", "idempotent", "mandatory", "onProgress"],
+  cast: ["timeout", "signal", "exchange", "context", "idempotent", "mandatory", "confirm", "ttl"],
+  fanout: ["timeout", "signal", "exchange", "context", "confirm"],
+  publish: ["timeout", "signal", "context", "confirm"],
+  stream: ["timeout", "signal", "exchange", "context", "mandatory", "credit"],
+  subscribe: ["timeout", "signal", "maxQueued"],
+};
+
+/**
+ * Refuse an option that `verb` does not have: a misspelt one would be as if it were not there.
+ *
+ * @param {string} verb
+ * @param {Record<string, any>} options
+ */
+function checkOptions(verb, options) {
+  if (options === null || typeof options !== "object") {
+    throw new UsageError(`${verb}: options are an object, not ${String(options)}`);
+  }
+  for (const name of Object.keys(options)) {
+    if (!OPTIONS[verb].includes(name)) {
+      throw new UsageError(`${verb}: the option '${name}' is unknown; known: ${OPTIONS[verb].join(", ")}`);
+    }
+  }
+}
+
 // --- requests ------------------------------------------------------------------------------------
 
 /**
@@ -584,6 +614,8 @@ export class Client extends EventTarget {
   /** @param {ClientOptions} options */
   constructor(options) {
     super();
+    checkOptions("Client", options);
+    if (options.token === undefined) throw new UsageError("Client: the option 'token' is missing");
     /** URL of the WebSocket. */
     this.url = String(options.url ?? ownUrl());
     this.token = options.token;
@@ -676,7 +708,7 @@ export class Client extends EventTarget {
     const timeout = options.timeout ?? this.timeout;
     const credit = Math.max(1, Math.min(1000, Math.floor(options.credit ?? 8)));
     const about = { ...common(topic, method, args, options), timeout, credit, mandatory: options.mandatory };
-    const stream = new Stream(this, this.message("stream", about), options);
+    const stream = new Stream(this, this.message("stream", about, options), options);
     this.begin(stream, timeout + GRACE);
     return stream;
   }
@@ -689,7 +721,7 @@ export class Client extends EventTarget {
    * @returns {Promise<Subscription>} fulfilled when events come
    */
   async subscribe(pattern, options = {}) {
-    const subscription = new Subscription(this, this.message("subscribe", { pattern }), options);
+    const subscription = new Subscription(this, this.message("subscribe", { pattern }, options), options);
     this.begin(subscription, (options.timeout ?? this.timeout) + GRACE);
     await subscription.ready;
     return subscription;
@@ -710,7 +742,7 @@ export class Client extends EventTarget {
    * @returns {Promise<any>}
    */
   async single(op, about, options, timeout = options.timeout ?? this.timeout) {
-    const request = new Single(this, this.message(op, about), options);
+    const request = new Single(this, this.message(op, about, options), options);
     this.begin(request, timeout + GRACE);
     return request.promise;
   }
@@ -718,8 +750,10 @@ export class Client extends EventTarget {
   /**
    * @param {string} op
    * @param {Record<string, any>} about
+   * @param {Record<string, any>} options
    */
-  message(op, about) {
+  message(op, about, options) {
+    checkOptions(op, options);
     return { op, id: this.nextId++, ...lower(about, op) };
   }
 

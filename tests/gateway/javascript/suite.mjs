@@ -76,6 +76,24 @@ export const tests = {
     if (!(late instanceof m.RpcError)) throw new Failed("no RpcError");
   },
 
+  async "an option that is unknown is named"({ m, client }) {
+    const wrong = { timout: 5 };
+    const asked = {
+      call: () => client.call("demo", "echo", {}, wrong), cast: () => client.cast("demo", "echo", {}, wrong),
+      fanout: () => client.fanout("demo", "echo", {}, wrong), publish: () => client.publish("disk.x", 1, wrong),
+      stream: async () => client.stream("demo", "count", { n: 1 }, wrong), subscribe: () => client.subscribe("disk.#", wrong),
+      Client: async () => new m.Client({ token: "x", url: client.url, ...wrong }),
+    };
+    for (const [verb, ask] of Object.entries(asked)) {
+      const error = await fails(ask(), m.UsageError);
+      if (!error.message.startsWith(`${verb}: the option 'timout' is unknown; known: `)) throw new Failed(error.message);
+    }
+    // One of another verb is as wrong, and what is undefined has been written, too.
+    await fails(client.call("demo", "echo", {}, { ttl: undefined }), m.UsageError);
+    await fails((async () => new m.Client({ url: client.url }))(), m.UsageError);
+    same(client.pending.size, 0);
+  },
+
   async "many calls at once have their own answers"({ client }) {
     const numbers = Array.from({ length: 50 }, (_, n) => n);
     const found = await Promise.all(numbers.map((n) => client.call("demo", "echo", { n })));
