@@ -104,7 +104,7 @@ def _plan(where: str, table: NodeTable, known: Mapping[str, EntryPoint]) -> Plan
         raise ConfigError(f"{where}.type = {table.type!r}: {text}")
     try:
         make = point.load()
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a module that was written as a program may exit
         text = f"cannot be loaded from {point.value!r} of {_origin(point)}: {type(error).__name__}: {error}"
         raise ConfigError(f"{where}.type = {table.type!r}: {text}") from error
     if problems := list(_problems_of(make, point)):

@@ -8,6 +8,7 @@ broken off when that returns.
 from __future__ import annotations
 
 import ctypes
+import os
 from time import clock_gettime, monotonic, pthread_getcpuclockid, thread_time
 
 from rpcmq.transport.originals import allocate_lock, get_ident, start_new_thread
@@ -28,12 +29,12 @@ class Overrun(BaseException):
 class Steps:
     """The step of a node that is under way in a router's thread, if there is one."""
 
-    __slots__ = ("_began", "_cpu_began", "_due", "_is_overrun", "_lock", "_seconds", "_thread")
+    __slots__ = ("_began", "_cpu_began", "_due", "_is_overrun", "_lock", "_pid", "_seconds", "_thread")
 
     def __init__(self) -> None:
         # Held by the other thread from its look at the step until the exception is set: between the two it cannot end.
         self._lock = allocate_lock()
-        self._thread = 0
+        self._thread = self._pid = 0
         self._began = self._cpu_began = self._seconds = 0.0
         #: The time at which it has taken too long (monotonic seconds); 0: there is none.
         self._due = 0.0
@@ -46,7 +47,7 @@ class Steps:
 
     def begin(self, seconds: float) -> None:
         """A step begins, which may take so many ``seconds``."""
-        self._thread = get_ident()
+        self._thread, self._pid = get_ident(), os.getpid()
         self._is_overrun = False
         self._seconds = seconds
         self._cpu_began = thread_time()
@@ -55,6 +56,9 @@ class Steps:
 
     def end(self) -> float:
         """It has ended: no exception comes after this. Returns the seconds that it took."""
+        if os.getpid() != self._pid:
+            # The step has forked. Two processes cannot be the router, and this one is not it.
+            os._exit(1)
         with self._lock:
             self._due = 0.0
             if self._is_overrun:

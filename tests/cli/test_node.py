@@ -14,6 +14,7 @@ from gevent.subprocess import PIPE, Popen
 
 from rpcmq import Client
 from rpcmq.errors import CallError, NoConsumer
+from rpcmq.testing import eventually
 from rpcmq.testing.processes import RouterProcess
 from tests.nodes.distributions import install
 from tests.server.daemons import run
@@ -22,6 +23,7 @@ pytestmark = pytest.mark.integration
 
 Invoke = Callable[..., SimpleNamespace]
 SOURCE = """
+import os
 from rpcmq.nodes import Node, ProtocolError
 
 class Fuse(Node):
@@ -31,6 +33,8 @@ class Fuse(Node):
     def take(self, now, ask):
         if ask.payload == b"blow":
             raise RuntimeError("blown by " + ask.peer.identity)
+        if ask.payload == b"fork":
+            os.fork()
         ask.answer(ask.payload)
 
     def metrics(self):
@@ -114,3 +118,24 @@ def test_doctor_and_router_say_the_same_of_a_table_that_is_wrong(tmp_path: Path)
     started = run("router", "--config", str(file))
     assert found.returncode == 1 and started.returncode == 2
     assert len(failed) == 1 and failed[0] in started.stderr and "node[0].type = 'tpa'" in failed[0]
+
+
+def test_a_node_that_forks_leaves_one_router(fused: RouterProcess) -> None:
+    with Client(fused.url) as client:
+        for _ in range(3):
+            assert client.ask_node(0x90, b"fork", timeout=20) == b"fork"
+        (row,) = client.query("nodes", timeout=20)["nodes"]
+        assert row["state"] == "in" and client.ask_node(0x90, b"on", timeout=20) == b"on"
+        # The others have ended at the end of their step; the router has not waited for them.
+        eventually(lambda: {state_of(pid) for pid in children_of(fused.pid)} <= {"Z"})
+
+
+def state_of(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return "Z"
+
+
+def children_of(pid: int) -> list[int]:
+    return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]

@@ -64,6 +64,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         stranger="Stranger", missing="Missing",
     )  # fmt: skip
     install(folder, "broken_nodes", "raise OSError('no disk')", broken="Broken")
+    install(folder, "leaving_nodes", "import sys; sys.exit(0)", leaving="Leaving")
     monkeypatch.syspath_prepend(str(folder))
     return
 
@@ -99,6 +100,7 @@ def test_an_unknown_type_is_refused_with_those_that_there_are() -> None:
         ({"type": "barrier", "parties": "3"}, "node[0].parties = '3': expected an integer from 1 to 100"),
         ({"type": "barrier", "parties": 13}, "node[0]: its settings are refused: parties = 13: brings bad luck"),
         ({"type": "broken"}, "cannot be loaded from 'broken_nodes:Broken' of broken_nodes 1.2: OSError: no disk"),
+        ({"type": "leaving"}, "cannot be loaded from 'leaving_nodes:Leaving' of leaving_nodes 1.2: SystemExit: 0"),
         ({"type": "missing"}, "AttributeError"),
         ({"type": "old"}, "is written for version 0 of rpcmq.nodes, and this is version 1"),
         ({"type": "stranger"}, "is no class derived from rpcmq.nodes.Node"),

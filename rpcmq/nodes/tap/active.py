@@ -10,6 +10,7 @@ from math import inf
 from typing import Any
 
 from rpcmq.nodes import Ask, Passage, Peer, ProtocolError
+from rpcmq.nodes.tap.budget import Budget
 from rpcmq.nodes.tap.redaction import shown_payload
 
 __all__ = ["FIELDS", "WHATS", "ActiveTap", "Wish"]
@@ -112,27 +113,27 @@ class ActiveTap:
         self._buffer_bytes = buffer_bytes
         self._waiting: deque[bytes] = deque()
         self._waiting_bytes = 0
-        self._tokens = self._burst = max(1.0, wish.rate)
-        self._filled_at = now
+        self._copies = Budget(wish.rate, now)
 
-    def offer(self, passage: Passage, wall_ms: int, redact: Sequence[str], payload_bytes: int) -> bool:
-        """Take a copy of ``passage``, if it is wanted, not too soon, and there is room; return whether it was taken."""
+    def offer(self, passage: Passage, wall_ms: int, redact: Sequence[str], payload_bytes: int, looks: Budget) -> bool:
+        """Take a copy of ``passage``, if it is wanted, not too soon, and there is room; return whether it was taken.
+
+        Args:
+            looks: bytes of payloads that may be looked into, of all taps.
+        """
         wish = self.wish
         if self.over or passage.what not in wish.what:
             return False
         now = passage.now
-        self._tokens = min(self._burst, self._tokens + max(0.0, now - self._filled_at) * wish.rate)
-        self._filled_at = max(now, self._filled_at)
-        if self._tokens < 1.0 or self._waiting_bytes >= self._buffer_bytes:
+        if not self._copies.has(now) or self._waiting_bytes >= self._buffer_bytes:
             self.lost += 1
             self.lost_in_all += 1
             return False
-        self._tokens -= 1.0
+        self._copies.spend()
         row: dict[str, Any] = {"at_ms": wall_ms}
         row |= {field: _value_of(passage, field) for field in wish.fields}
         if wish.payload and passage.what != "ended":
-            names = (*redact, *wish.redact)
-            row["payload"], why = shown_payload(passage.format, passage.payload, names, payload_bytes)
+            row["payload"], why = self._payload(passage, redact, payload_bytes, looks)
             if why:
                 row["withheld"] = why
         line = json.dumps(row, separators=(",", ":")).encode()
@@ -142,6 +143,14 @@ class ActiveTap:
         if self.copies >= wish.count:
             self.over = f"its budget of {wish.count} copies is used up"
         return True
+
+    def _payload(self, passage: Passage, redact: Sequence[str], payload_bytes: int, looks: Budget) -> tuple[Any, str]:
+        """The payload as it may be seen, and why it is withheld."""
+        size = min(len(passage.payload), payload_bytes)
+        if not looks.has(passage.now, size):
+            return None, "more was looked into than payload_bytes_per_second"
+        looks.spend(size)
+        return shown_payload(passage.format, passage.payload, (*redact, *self.wish.redact), payload_bytes)
 
     @property
     def has_news(self) -> bool:

@@ -30,6 +30,7 @@ from rpcmq.nodes import (
     size,
 )
 from rpcmq.nodes.tap.active import UNREAD_SECONDS, ActiveTap, Wish
+from rpcmq.nodes.tap.budget import Budget
 
 __all__ = ["TAP_KIND", "Tap"]
 
@@ -49,8 +50,24 @@ class TapSettings:
     buffer_bytes: int = setting(256 << 10, size(4096, 64 << 20), "bytes of copies that wait for a tap's reader")
     payloads: bool = setting(False, FLAG, "whether payloads in JSON can be seen, with the right tap.payload:TOPIC")
     payload_bytes: int = setting(16 << 10, size(0, 1 << 20), "bytes of a payload beyond which it is withheld")
+    payload_bytes_per_second: int = setting(
+        128 << 10, size(1, 1 << 30), "bytes of payloads in a second that are looked into for all taps"
+    )
     redact: tuple[str, ...] = setting(
-        ("*password*", "*passwd*", "*secret*", "*token*", "*credential*", "*key"),
+        (
+            "*password*",
+            "*passwd*",
+            "*pass",
+            "*passphrase*",
+            "*pwd*",
+            "*pswd*",
+            "*secret*",
+            "*token*",
+            "*credential*",
+            "*cookie*",
+            "*authorization*",
+            "*key",
+        ),
         WORDS,
         "patterns of names in payloads whose values nobody sees",
     )
@@ -68,6 +85,7 @@ class Tap(Node):
         self._taps: dict[str, ActiveTap] = {}
         #: The taps of each topic.
         self._of_topic: dict[tuple[str, str], list[ActiveTap]] = {}
+        self._looks = Budget(settings.payload_bytes_per_second, context.now, settings.payload_bytes)
         self._redact = tuple(name.lower() for name in settings.redact)
         self._counts = Counter({"taps": 0, "copies": 0, "lost": 0})
 
@@ -162,7 +180,7 @@ class Tap(Node):
         for tap in self._of_topic.get((passage.exchange, passage.topic), ()):
             before = tap.lost_in_all
             wall_ms = self.context.wall_ms(passage.now)
-            taken = tap.offer(passage, wall_ms, self._redact, settings.payload_bytes)
+            taken = tap.offer(passage, wall_ms, self._redact, settings.payload_bytes, self._looks)
             self._counts["copies"] += taken
             self._counts["lost"] += tap.lost_in_all - before
             if taken and tap.reader is not None:

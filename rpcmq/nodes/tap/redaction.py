@@ -2,13 +2,19 @@
 
 The router knows nothing of payloads, and decodes no pickle. JSON is what it can look into without running anything: the
 values of members whose names match are replaced, at any depth. What it cannot look into is withheld as a whole.
+
+Typed JSON has some mappings as lists of pairs, and items of mappings as tuples: a list of two, of which the first is
+such a name, is taken for one. A name can be bytes there, too.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from fnmatch import fnmatchcase
+import re
+from base64 import b64decode
+from collections.abc import Callable, Sequence
+from fnmatch import translate
+from functools import lru_cache
 from typing import Any
 
 __all__ = ["REDACTED", "shown_payload"]
@@ -31,30 +37,40 @@ def shown_payload(form: str, payload: bytes | memoryview, names: Sequence[str], 
     if len(payload) > most:
         return None, f"{len(payload)} bytes: more than payload_bytes = {most}"
     try:
-        return _redacted(json.loads(bytes(payload)), names, _MAX_DEPTH), ""
+        return _redacted(json.loads(bytes(payload)), _matcher(tuple(names)), _MAX_DEPTH), ""
     except (ValueError, RecursionError):
         return None, "no JSON"
 
 
-def _redacted(value: Any, names: Sequence[str], depth: int) -> Any:
+_IsSecret = Callable[[str], object]
+
+
+@lru_cache(maxsize=32)
+def _matcher(patterns: tuple[str, ...]) -> _IsSecret:
+    """A function that says whether a name in lower case matches one of ``patterns``: in one look, however many."""
+    return re.compile("|".join(map(translate, patterns)) or r"(?!)").match
+
+
+def _redacted(value: Any, is_secret: _IsSecret, depth: int) -> Any:
     if not depth:
         return REDACTED
     if isinstance(value, dict):
         return {
-            name: REDACTED if _is_secret(name, names) else _redacted(each, names, depth - 1)
+            name: REDACTED if is_secret(name.lower()) else _redacted(each, is_secret, depth - 1)
             for name, each in value.items()
         }
     if isinstance(value, list):
-        # Typed JSON has some mappings as lists of pairs.
-        return [_redacted_pair(each, names, depth - 1) for each in value]
+        if len(value) == 2 and is_secret(_name_of(value[0]).lower()):
+            return [value[0], REDACTED]
+        return [_redacted(each, is_secret, depth - 1) for each in value]
     return value
 
 
-def _redacted_pair(value: Any, names: Sequence[str], depth: int) -> Any:
-    if isinstance(value, list) and len(value) == 2 and isinstance(value[0], str) and _is_secret(value[0], names):
-        return [value[0], REDACTED]
-    return _redacted(value, names, depth)
-
-
-def _is_secret(name: str, names: Sequence[str]) -> bool:
-    return any(fnmatchcase(name.lower(), pattern) for pattern in names)
+def _name_of(key: Any) -> str:
+    """The key of a pair as text; empty: it is no name."""
+    if isinstance(key, dict) and key.get("$") == "bytes":
+        try:
+            return b64decode(key.get("v", "")).decode(errors="replace")
+        except (TypeError, ValueError):
+            return ""
+    return key if isinstance(key, str) else ""

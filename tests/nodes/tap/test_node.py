@@ -213,6 +213,20 @@ def test_payloads_are_seen_where_allowed_and_redacted() -> None:
     assert [each["withheld"] for each in broken] == ["no JSON"] * 2
 
 
+def test_no_more_of_payloads_is_looked_into_than_may_and_calls_are_not_slowed() -> None:
+    net, ops, api, _ = network(payloads=True, payload_bytes=1000, payload_bytes_per_second=1000)
+    tap = started(ops, payload=True, what=["call"])
+    for _ in range(3):
+        api.request("compute", "boot", json.dumps("x" * 500).encode(), format=1)
+    first, *others = read(ops, tap)["copies"]
+    assert first["payload"] == "x" * 500
+    assert {each["withheld"] for each in others} == {"more was looked into than payload_bytes_per_second"}
+    assert [each["payload"] for each in others] == [None, None]
+    net.advance(1.0)
+    api.request("compute", "boot", json.dumps("x" * 500).encode(), format=1)
+    assert read(ops, tap)["copies"][0]["payload"] == "x" * 500
+
+
 @pytest.mark.parametrize(
     ("members", "text"),
     [
