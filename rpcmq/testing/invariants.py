@@ -11,7 +11,7 @@ from rpcmq.core.router.mesh.adoption import Adoption
 from rpcmq.core.router.model import Request
 from rpcmq.core.router.router import Router
 from rpcmq.core.router.usage import MESSAGE_OVERHEAD, SharedUsage, Usage
-from rpcmq.wire import size_of
+from rpcmq.wire import Flag, size_of
 
 __all__ = ["check_router", "left_behind"]
 
@@ -32,6 +32,7 @@ def check_router(router: Router) -> None:
     assert "internal error" not in router.refused
     router.dispatch.check()
     _check_usage(router)
+    _check_hedges(router)
     links = router.links
     assert all(link.route == route for route, link in links.routes.items())
     assert sum(link.route is not None for link in links) == len(links.routes)
@@ -52,6 +53,20 @@ def check_router(router: Router) -> None:
         seen.update(waiting + running)
         for server in topic.servers.values():
             assert all(c.server == server.name and c in topic.consumers for c in server.consumers)
+
+
+def _check_hedges(router: Router) -> None:
+    """Assert that only what may run twice has several consumers, no process twice, and all within the budget."""
+    for request in router.dispatch.unsettled():
+        had = [delivery.consumer.link.identity for delivery in request.deliveries()]
+        if len(had) > 1:
+            hedge = request.hedged
+            assert hedge is not None and request.flags & Flag.IDEMPOTENT, "several have what must not run twice"
+            assert len(set(had)) == len(had), "a process has a call twice"
+    for destination in router.directory.destinations.values():
+        hedges = destination.statistics.hedges
+        if hedges is not None:
+            assert hedges.tokens >= 0 and hedges.deliveries >= 0, "more deliveries than the budget allows"
 
 
 def _check_usage(router: Router) -> None:

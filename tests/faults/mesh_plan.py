@@ -13,9 +13,9 @@ from random import Random
 
 from rpcmq.core.router.settings import Settings
 from tests.faults.mesh_extras import PATTERNS, events_of, graceful_fault, operations_of, seconds_of
-from tests.faults.plan import Fault, Operation, Plan, Step
+from tests.faults.plan import Fault, Operation, Plan, Step, with_hedges
 
-__all__ = ["MESH_FAULTS", "RINGS", "TWO_DEATHS", "MeshPlan", "mesh_plan_of"]
+__all__ = ["HEDGES", "MESH_FAULTS", "RINGS", "TWO_DEATHS", "MeshPlan", "mesh_plan_of"]
 
 #: Those of routers, of the links between two, of a connection of a process, and of processes.
 MESH_FAULTS = (
@@ -30,6 +30,8 @@ _NAMES = "abcdefg"
 RINGS = 1_000_000
 #: From this seed on a router and a service die within half a second, while messages end.
 TWO_DEATHS = 2_000_000
+#: From this seed on several consumers may have some calls.
+HEDGES = 3_000_000
 #: Seconds from the end of one fault to the next one, where they do not overlap.
 _CALM = 25.0
 
@@ -90,7 +92,8 @@ def mesh_plan_of(
     places = [f"c{n}" for n in range(callers)] + [f"s{n}" for n in range(services)]
     homes = [(place, rng.choice(routers)) for place in places]
     drawn = rng.choices(("quiet", "gentle", "rough"), (1, 6, 3))[0]
-    mode = mode or ("rough" if seed >= TWO_DEATHS else drawn)
+    has_deaths = TWO_DEATHS <= seed < HEDGES
+    mode = mode or ("rough" if has_deaths else drawn)
     if mode == "rough" and faults is MESH_FAULTS:
         faults += _DEADLY
     publishers = 0 if is_plain else extra.randint(1, 3)
@@ -100,7 +103,7 @@ def mesh_plan_of(
         injected = list(_faults(rng, mode, faults, routers, places))
         if not is_plain:
             injected = _with_graceful(extra, mode, injected, routers, services, publishers)
-        if seed >= TWO_DEATHS:
+        if has_deaths:
             injected = list(_two_deaths(extra, routers, callers, services))
             steps += _short_operations(extra, at, callers, services)
         span = max((begin + seconds_of(fault) for begin, fault in injected), default=0.0)
@@ -121,6 +124,8 @@ def mesh_plan_of(
     )
     if seed % 4 == 2 and not is_plain:
         plan = replace(plan, settings=replace(plan.settings, mesh_rebalance_seconds=2.0))
+    if seed >= HEDGES:
+        plan = with_hedges(plan)
     if RINGS <= seed < TWO_DEATHS and not is_plain:
         rings = replace(plan.settings, mesh_dial="peers")
         plan = replace(plan, routers=_NAMES[: max(len(routers), 4)], is_ring=True, settings=rings)

@@ -4,7 +4,8 @@ To run the seeds from 100000 up to 101000, on both of two cores::
 
     python -m tests.faults.mesh_seeds 100000 101000
 
-From 1000000 on the routers are a ring; from 2000000 on a router and a service die close together. Each seed that breaks
+From 1000000 on the routers are a ring; from 2000000 on a router and a service die close together; from 3000000 on
+several consumers may have calls. Each seed that breaks
 anything is printed at once, with its violations; the exit code is 1 then.
 """
 

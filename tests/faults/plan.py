@@ -34,6 +34,7 @@ class Operation:
         timeout: seconds; of a cast, its ttl; None: none.
         cancel_after: seconds after which the caller gives up; None: it does not.
         items: of a stream, ``seconds`` apart.
+        consumers: how many may have the call at a time, the next one ``hedge_after`` seconds after the one before.
     """
 
     verb: str
@@ -49,6 +50,8 @@ class Operation:
     mandatory: bool = False
     cancel_after: float | None = None
     items: int = 0
+    consumers: int = 1
+    hedge_after: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +96,16 @@ class Plan:
         return replace(self, steps=steps)
 
 
-def plan_of(seed: int, faults: tuple[str, ...] = FAULTS, seconds: float = 10.0, operations: int = 40) -> Plan:
+AnyPlan = TypeVar("AnyPlan", bound=Plan)
+
+
+def plan_of(
+    seed: int, faults: tuple[str, ...] = FAULTS, seconds: float = 10.0, operations: int = 40, hedges: bool = False
+) -> Plan:
     """The plan that follows from ``seed``.
 
     Args:
+        hedges: whether several consumers may have some calls.
         faults: the kinds that may occur.
         seconds: how long something new happens.
         operations: about how many messages are sent.
@@ -124,7 +133,26 @@ def plan_of(seed: int, faults: tuple[str, ...] = FAULTS, seconds: float = 10.0, 
         steps.append((at, _operation(rng, number, callers, services)))
     steps += [(rng.uniform(0.0, seconds), _fault(rng, faults, callers, services)) for _ in range(rng.randint(1, 8))]
     steps.sort(key=lambda step: step[0])
-    return Plan(seed, settings, callers, services, rng.choice((1, 2, 8)), tuple(steps))
+    plan = Plan(seed, settings, callers, services, rng.choice((1, 2, 8)), tuple(steps))
+    return with_hedges(plan) if hedges else plan
+
+
+def with_hedges(plan: AnyPlan) -> AnyPlan:
+    """``plan`` with calls that several consumers may have, for which these are idempotent; some with a small budget."""
+    rng = Random(f"hedges of {plan.seed}")
+    steps: list[Step] = []
+    for at, step in plan.steps:
+        if isinstance(step, Operation) and step.verb == "call" and rng.random() < 0.7:
+            after = rng.choice((0.0, 0.0, 0.005, 0.1, 1.0))
+            step = replace(step, idempotent=True, consumers=rng.choice((2, 2, 3)), hedge_after=after)
+        steps.append((at, step))
+    settings = replace(
+        plan.settings,
+        hedge_unbounded=rng.choice(((), ("#",))),
+        hedge_budget=rng.choice((0.0, 0.05, 1.0)),
+        hedge_sample=rng.choice((0.0, 1.0)),
+    )
+    return replace(plan, steps=tuple(steps), settings=settings)
 
 
 def _operation(rng: Random, number: int, callers: int, services: int) -> Operation:
@@ -161,8 +189,6 @@ def _fault(rng: Random, faults: tuple[str, ...], callers: int, services: int) ->
 
 
 # --- making a plan small ------------------------------------------------------------------------
-
-AnyPlan = TypeVar("AnyPlan", bound=Plan)
 
 
 def minimised(plan: AnyPlan, fails: Callable[[AnyPlan], bool]) -> AnyPlan:

@@ -21,6 +21,7 @@ from rpcmq.testing.endpoint import Endpoint
 from rpcmq.testing.virtual_time import VirtualTime
 from rpcmq.wire import NO_TTL, Address, Flag, Kind, pack, payload_of
 from rpcmq.wire.bodies import DeclareBody, HelloBody
+from rpcmq.wire.hedge import HedgeTerms
 from tests.faults.plan import Operation
 from tests.faults.simulated_streams import read_items, stream_items
 
@@ -187,6 +188,8 @@ class SimulatedProcess(Endpoint):
             fields["timeout"] = operation.timeout
         if operation.items:
             fields["items"] = operation.items
+        if operation.consumers > 1:
+            fields["consumers"] = operation.consumers
         stage.record(What.SUBMIT, operation.id, fields, self.name)
         address = Address(operation.topic, operation.server).encode()
         says = operation.id, operation.topic, operation.seconds, int(operation.fails), operation.items
@@ -198,6 +201,8 @@ class SimulatedProcess(Endpoint):
             self.casts.send(message, address)
             return
         call = Call(operation.topic, flags, operation.timeout if is_call else None)
+        if operation.consumers > 1:
+            call.hedge = HedgeTerms(operation.consumers, operation.hedge_after)
         call.waiter = lambda: self._ended(operation, call)
         if operation.items:
             call.waiter = lambda: self._read(operation, call)

@@ -11,7 +11,7 @@ from random import Random
 import pytest
 
 from tests.faults.many_seeds import assert_none_breaks
-from tests.faults.mesh_plan import RINGS, TWO_DEATHS, MeshPlan, mesh_plan_of
+from tests.faults.mesh_plan import HEDGES, RINGS, TWO_DEATHS, MeshPlan, mesh_plan_of
 from tests.faults.mesh_simulation import MeshSimulation, simulate_mesh
 from tests.faults.plan import Fault, Operation, Step
 
@@ -78,9 +78,9 @@ def test_seeds_that_have_found_something_later(seed: int, mode: str) -> None:
 
 @pytest.mark.parametrize("portion", [0, pytest.param(1, marks=pytest.mark.long)])
 def test_nothing_breaks(portion: int) -> None:
-    rings, deaths = RINGS + portion * 3, TWO_DEATHS + portion * 3
-    for seed in (*range(portion * 5, portion * 5 + 5), *range(rings, rings + 3), *range(deaths, deaths + 3)):
-        assert simulate_mesh(seed).violations == [], replayed(seed)
+    for first, count in ((0, 5), (RINGS, 3), (TWO_DEATHS, 3), (HEDGES, 3)):
+        for seed in range(first + portion * count, first + portion * count + count):
+            assert simulate_mesh(seed).violations == [], replayed(seed)
 
 
 def test_a_seed_gives_the_same_history_each_time() -> None:

@@ -62,6 +62,12 @@ def test_nothing_breaks(portion: int):
         assert verdict_on(seed).violations == [], f"seed {seed}"
 
 
+@pytest.mark.parametrize("portion", [0, *(pytest.param(n, marks=pytest.mark.long) for n in (1, 2, 3))])
+def test_nothing_breaks_where_several_consumers_have_calls(portion: int):
+    for seed in range(portion * 20, portion * 20 + 20):
+        assert simulate(seed, hedges=True).violations == [], f"seed {seed}"
+
+
 @pytest.mark.parametrize("fault", FAULTS)
 def test_each_fault_alone(fault: str):
     for seed in range(4):

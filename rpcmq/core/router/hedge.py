@@ -18,6 +18,8 @@ TOTALS = ("calls", "deliveries", "won", "cancelled", "failed", "compared", "disa
 MOST_PAIRS = 100
 #: Extra deliveries that a method may have before it was called often enough to have earned them.
 _FIRST_TOKENS = 10.0
+#: Pause before another attempt at a further delivery, at most (seconds); a delay may be longer.
+_LONGEST_PAUSE = 30.0
 
 
 class Hedge:
@@ -57,8 +59,8 @@ class Hedge:
         self.winner = ""
 
     def next_pause(self) -> float:
-        """Seconds until it is tried again; twice as long each time."""
-        pause, self.pause = self.pause, min(2 * self.pause, 3600.0)
+        """Seconds until it is tried again; twice as long each time, up to half a minute."""
+        pause, self.pause = self.pause, min(2 * self.pause, max(self.delay, _LONGEST_PAUSE))
         return pause
 
 
@@ -101,6 +103,11 @@ class HedgeCounts:
         self._tokens = min(max(burst, _FIRST_TOKENS), self._tokens + (calls - self._calls_seen) * budget)
         self._calls_seen = calls
         return budget > 0 and self._tokens >= 1.0
+
+    @property
+    def tokens(self) -> float:
+        """Deliveries that the budget allows now."""
+        return self._tokens
 
     def spend(self) -> None:
         """Another delivery was made that the budget is to bound."""

@@ -240,6 +240,21 @@ def test_extra_deliveries_are_bounded_by_the_budget(make_net: Callable[..., Netw
     assert hedges["withheld"] == {"budget": 1000 - extra}
 
 
+def test_the_check_of_a_simulation_notices_more_than_the_budget_allows(
+    net: Network, api: Process, nodes: list[Process]
+):
+    ask(api, delay=0.0)
+    check_router(net.router)
+    (hedges,) = [
+        each.statistics.hedges for each in net.router.directory.destinations.values() if each.statistics.hedges
+    ]
+    for _ in range(10):
+        hedges.spend()
+    with pytest.raises(AssertionError, match="budget"):
+        check_router(net.router)
+    hedges.take_back(is_free=False)
+
+
 def test_a_budget_of_zero_ends_hedging_and_an_unbounded_topic_has_none(make_net: Callable[..., Network]):
     net = make_net(hedge_budget=0.0)
     api = net.process("api")
