@@ -19,7 +19,7 @@ class Work:
         self.verb: str = fields["verb"]
         self.topic: str = fields.get("topic", "")
         self.idempotent: bool = fields.get("idempotent", False)
-        #: How many consumers may have it at a time.
+        #: Number of consumers that may have it at a time.
         self.consumers: int = fields.get("consumers", 1)
         self.confirm: bool = fields.get("confirm", False)
         self.timeout: float | None = fields.get("timeout")

@@ -162,13 +162,11 @@ class Forwarding(MeshPart):
         return False
 
     def take_beside(self, now: float, request: Request) -> bool:
-        """Offer ``request``, which others have, to the least busy neighbour that has none of it, if one is free.
-
-        One that tells how many it takes is not: its consumers are busy. One that was busy is asked last.
-        """
+        """Offer ``request``, which others have, to the least busy neighbour without it; one that was busy is last."""
         remotes = list(_place_of(request).remotes.values())
         for remote in (were_busy := [each for each in remotes if each.room == 0 and not each.wanted]):
             remote.room = None  # as in `take`
+        # Not one that tells how many it takes: its consumers are busy.
         free = [each for each in remotes if each.room is None and each.free > 0]
         free.sort(key=lambda each: (each in were_busy, len(each.offered) / (each.capacity or 1)))
         return any(self._offer(now, request, remote) for remote in free)

@@ -182,7 +182,7 @@ class Hedging:
             return
         hedge.due, due = when, self._due
         if len(due) > 2 * self._requests.calls_in_flight + _FEW:
-            due[:] = [each for each in due if each[3] in each[2].calls]
+            due[:] = [each for each in due if _is_looked_at(*each)]
             heapify(due)
         heappush(due, (when, next(self._numbers), link, request.key))
 
@@ -202,16 +202,25 @@ class Hedging:
         for _ in range(ENDED_AT_ONCE):
             if not due or due[0][0] > now:
                 return
-            when, _, link, key = heappop(due)
-            request = link.calls.get(key)
-            hedge = request.hedged if request is not None else None
-            if request is None or hedge is None or hedge.due != when:
-                continue  # it has ended, or was looked at earlier
+            entry = heappop(due)
+            _, _, link, key = entry
+            if not _is_looked_at(*entry):
+                continue
+            request = link.calls[key]
+            hedge = request.hedged
+            assert hedge is not None
             hedge.due = None
             try:
                 self._give_or_wait(now, link, request, hedge)
             except Exception:
                 self._requests.on_fault(now, "", key)
+
+
+def _is_looked_at(when: float, number: int, link: Link, key: bytes) -> bool:
+    """Whether the call is to be looked at then: it has not ended, nor was it looked at earlier."""
+    request = link.calls.get(key)
+    hedge = request.hedged if request is not None else None
+    return hedge is not None and hedge.due == when
 
 
 def _method_of(destination: Destination) -> tuple[str, str, str]:
