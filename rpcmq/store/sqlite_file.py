@@ -16,6 +16,9 @@ from zlib import crc32
 import apsw
 
 from rpcmq.store.contract import StoreError, StoreFailed
+from rpcmq.store.page_checksums import CHECKSUM_BYTES
+from rpcmq.store.sqlite_log import Log
+from rpcmq.store.sqlite_pages import PAGE_BYTES, CheckedPages
 
 __all__ = [
     "SCHEMA_VERSION",
@@ -31,15 +34,12 @@ __all__ = [
 log = logging.getLogger("rpcmq.queue")
 
 #: Grows with each change of the tables.
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 #: Stands in the file's header: "rpmq".
 _APPLICATION = 0x72706D71
-_PAGE_BYTES = 8192
 #: Mode of the file.
 _MODE = 0o600
 _CACHE_KIB = 16 * 1024
-#: SQLite writes less than 128 KiB at a time.
-_CHUNK_BYTES = 64 << 10
 #: Formats of so many integers.
 _NUMBERS = [f">{count}q" for count in range(8)]
 #: The row of an item without an id and a digest, as far as its body, and what stands behind that.
@@ -73,8 +73,9 @@ CREATE TABLE uniques (
 CREATE TABLE notes (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
 """
 
-#: By the version that each makes, of the one before.
-_STEPS = {4: "CREATE INDEX dead_in_order ON dead (queue, place)"}
+#: By the version that each makes, of the one before. Files that began with version 5 have checksums of pages, those of
+#: earlier ones have none for good.
+_STEPS = {4: "CREATE INDEX dead_in_order ON dead (queue, place)", 5: ""}
 
 
 def open_file(path: Path, vfs: str | None = None) -> apsw.Connection:
@@ -86,8 +87,9 @@ def open_file(path: Path, vfs: str | None = None) -> apsw.Connection:
     """
     if vfs is None:
         _keep_private(path)
+    pages = CheckedPages(vfs or "")
     try:
-        connection = apsw.Connection(str(path), vfs=vfs)
+        connection = apsw.Connection(os.path.realpath(path), vfs=pages.name)
     except apsw.Error as error:
         raise _problem(path, error) from None
     try:
@@ -133,16 +135,18 @@ def abandon(connection: apsw.Connection) -> None:
 def _prepare(connection: apsw.Connection, path: Path, vfs: str | None) -> None:
     # Before the journal's mode: with it, SQLite needs no memory that is shared with other processes.
     connection.pragma("locking_mode", "exclusive")
-    connection.pragma("page_size", _PAGE_BYTES)
+    connection.pragma("page_size", PAGE_BYTES)
+    connection.pragma("schema_version")  # says at once where it is no database
+    connection.reserve_bytes("main", CHECKSUM_BYTES)
     if connection.pragma("journal_mode", "wal") != "wal":
         raise StoreError(f"queue store {path}: its journal cannot be a write-ahead log; is the directory writable?")
     connection.pragma("synchronous", "full")
     connection.pragma("cache_size", -_CACHE_KIB)
     connection.pragma("temp_store", "memory")
-    connection.execute("BEGIN IMMEDIATE")
-    # Of the file that a link leads to, the log stands beside that.
-    _write_log_again(connection.filename_wal, vfs)
     application, version = connection.pragma("application_id"), connection.pragma("user_version")
+    if application in (0, _APPLICATION):
+        _take_log(connection, path, vfs or "")
+    connection.execute("BEGIN IMMEDIATE")
     if application == version == 0 and not connection.execute("SELECT count(*) FROM sqlite_schema").get:
         connection.execute(_TABLES)
         connection.pragma("application_id", _APPLICATION)
@@ -163,20 +167,17 @@ def _prepare(connection: apsw.Connection, path: Path, vfs: str | None) -> None:
     connection.execute("COMMIT")
 
 
-def _write_log_again(name: str, vfs: str | None) -> None:
-    """Write what is in the write-ahead log ``name`` where it is, and sync it; nobody else may have it open.
-
-    After a sync that failed, also one of an earlier process, Linux goes on to show what is not on the disk, and never
-    writes it: it would be lost in a power cut, and with it all that is appended to it and was accepted.
-    """
-    log_file = apsw.VFSFile(vfs or "", name, [apsw.SQLITE_OPEN_WAL | apsw.SQLITE_OPEN_READWRITE, 0])
+def _take_log(connection: apsw.Connection, path: Path, vfs: str) -> None:
+    """Refuse a log that the disk has changed, and have the rest of it on the disk before anything is appended."""
+    log_file = Log(connection, PAGE_BYTES, vfs)
     try:
-        size = log_file.xFileSize()
-        for offset in range(0, size, _CHUNK_BYTES):
-            log_file.xWrite(log_file.xRead(min(_CHUNK_BYTES, size - offset), offset), offset)
-        log_file.xSync(apsw.SQLITE_SYNC_NORMAL)
+        damage = log_file.damage()
+        if damage:
+            text = f"the {damage} of its write-ahead log is damaged, and what was put and done since would be lost"
+            raise StoreError(f"queue store {path}: {text}: restore it and {path.name}-wal from a copy")
+        log_file.write_again()
     finally:
-        log_file.xClose()
+        log_file.close()
 
 
 def _problem(path: Path, error: apsw.Error) -> StoreError | StoreFailed:

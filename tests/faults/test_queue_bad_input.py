@@ -13,7 +13,6 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-import apsw
 import pytest
 from gevent.event import Event
 
@@ -25,6 +24,7 @@ from rpcmq.testing import eventually
 from tests.faults.queue_bystanders import calls, calls_go_on, closed_store
 from tests.faults.queue_roles import QUEUE
 from tests.faults.queue_world import QueueWorld
+from tests.store.altered import altered
 
 pytestmark = [pytest.mark.integration, pytest.mark.fault]
 
@@ -191,11 +191,10 @@ def test_damaged_rows_are_dead_and_all_others_are_worked_at(world: QueueWorld, c
 def test_a_store_that_cannot_be_used_is_named_and_calls_go_on(world: QueueWorld, client: Client, what: str) -> None:
     client.put_many(None, QUEUE, [MESSAGE] * 500)
     router, file = world.mesh["a"], closed_store(world)
-    connection = apsw.Connection(str(file))
-    version = connection.pragma("user_version")
-    if what == "newer":
-        connection.pragma("user_version", 999)
-    connection.close()
+    with altered(file) as connection:
+        version = connection.pragma("user_version")
+        if what == "newer":
+            connection.pragma("user_version", 999)
     whole = file.read_bytes()
     if what == "header":
         file.write_bytes(b"\0" * 200 + whole[200:])
@@ -219,9 +218,8 @@ def test_a_store_that_cannot_be_used_is_named_and_calls_go_on(world: QueueWorld,
     if what == "directory":
         file.rmdir()
     if what == "newer":
-        connection = apsw.Connection(str(file))
-        connection.pragma("user_version", version)
-        connection.close()
+        with altered(file) as connection:
+            connection.pragma("user_version", version)
     else:
         file.write_bytes(whole)
     # It is put right: the next life has all.

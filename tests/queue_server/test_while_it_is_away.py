@@ -125,7 +125,9 @@ def damage(file: Path) -> None:
 
 
 def make_newer(file: Path) -> None:
-    with closing(apsw.Connection(str(file))) as connection:
+    from tests.store.altered import altered
+
+    with altered(file) as connection:
         connection.pragma("user_version", 999)
 
 

@@ -8,11 +8,10 @@ import signal
 import socket
 import urllib.request
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import apsw
 import gevent
 import pytest
 from gevent.event import Event
@@ -23,6 +22,7 @@ from rpcmq.errors import AccessDenied
 from rpcmq.wire import Address
 from tests.keys import Folder, right
 from tests.server.daemons import SECONDS, Daemon, eventually, router, run
+from tests.store.altered import altered
 
 pytestmark = [pytest.mark.integration, pytest.mark.fault, pytest.mark.long]
 
@@ -310,7 +310,7 @@ def test_a_store_whose_notes_are_damaged_is_named(flags: tuple[str, ...], tmp_pa
         client.put(None, "billing", MESSAGE)
         daemon.signal(signal.SIGTERM)
         assert daemon.exit_code() == 0
-    with closing(apsw.Connection(str(tmp_path / "queue" / "queue.db"))) as connection:
+    with altered(tmp_path / "queue" / "queue.db") as connection:
         connection.execute("UPDATE notes SET value = ? WHERE name LIKE 'policy%'", (b"\xff{",))
         assert connection.changes() == 1
     with router(*flags) as daemon:

@@ -115,19 +115,28 @@ class CrashDisk(apsw.VFS):
         """Whether the power is off."""
         return self._is_off
 
-    def flip(self, bit: int) -> None:
-        """Flip a bit of all bits of the files, one after the other."""
-        for _, file in sorted(self._files.items()):
+    def place_of(self, bit: int) -> tuple[str, int]:
+        """The file, and the place in it, of a bit of all bits of the files, one after the other."""
+        for name, file in sorted(self._files.items()):
             if bit < len(file.seen) << 3:
-                for content in (file.seen, file.synced):
-                    content[bit >> 3] ^= 1 << (bit & 7)
-                return
+                return name, bit
             bit -= len(file.seen) << 3
+        raise ValueError("there are not so many bits")
 
-    @property
-    def size_bytes(self) -> int:
-        """Bytes of all files."""
-        return sum(len(file.seen) for file in self._files.values())
+    def flip(self, name: str, bit: int) -> None:
+        """Flip a bit of a file."""
+        file = self._files[name]
+        for content in (file.seen, file.synced):
+            content[bit >> 3] ^= 1 << (bit & 7)
+
+    def byte_at(self, name: str, bit: int) -> int:
+        """The byte that has a bit of a file; -1: it has no such bit."""
+        content = self._files[name].seen
+        return content[bit >> 3] if bit >> 3 < len(content) else -1
+
+    def size_bytes(self, name: str = "") -> int:
+        """Bytes of a file; empty: of all."""
+        return sum(len(file.seen) for each, file in self._files.items() if each == name or not name)
 
     def step(self, changes: bool = True) -> None:
         """Count an operation, and fail if it is to."""
@@ -214,7 +223,8 @@ class _Handle:
         return SECTOR
 
     def xDeviceCharacteristics(self) -> int:
-        return 0
+        # As SQLite's own files: what stands beside a write is not changed by it.
+        return apsw.SQLITE_IOCAP_POWERSAFE_OVERWRITE
 
     def xFileControl(self, operation: int, pointer: int) -> bool:
         return False

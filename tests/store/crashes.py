@@ -90,17 +90,20 @@ class Trial:
     def _open(self) -> SqliteStore:
         for _ in range(_MOST_OPENINGS):
             try:
-                store = SqliteStore(_PATH, segment_items=8, segment_bytes=1000, vfs=self.disk.name)
+                return self.opened()
             except StoreFailed:
                 self._mend_disk()
-                continue
             except StoreError as error:
                 raise Broken(f"it is refused: {error}") from error
-            store._connection.pragma("wal_autocheckpoint", 20)
-            if not self._is_synced:
-                store._connection.pragma("synchronous", "normal")
-            return store
         raise Broken("it cannot be opened any more")
+
+    def opened(self) -> SqliteStore:
+        """Another opening of the store."""
+        store = SqliteStore(_PATH, segment_items=8, segment_bytes=1000, vfs=self.disk.name)
+        store._connection.pragma("wal_autocheckpoint", 20)
+        if not self._is_synced:
+            store._connection.pragma("synchronous", "normal")
+        return store
 
     def _mend_disk(self) -> None:
         """A power cut is over, with what was not synced lost; another one may come during recovery."""

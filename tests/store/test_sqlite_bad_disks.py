@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from rpcmq.store.contract import Bury, Done, Lane, Maker, Position, Postpone, Put, StoreDamaged, StoreError
 from rpcmq.store.sqlite import SqliteStore
 from rpcmq.store.sqlite_file import abandon
+from tests.store.altered import altered
 from tests.store.bad_disks import KINDS, failures_of
 
 LANE = Lane("billing", 0)
@@ -59,9 +59,8 @@ def test_a_record_of_what_is_done_that_fits_no_items_is_noticed(tmp_path: Path, 
     store.apply(items(4))
     store.apply([Done(LANE, 4)])
     store.close()
-    with sqlite3.connect(path) as connection:
+    with altered(path) as connection:
         connection.execute(damage)
-    connection.close()
     with pytest.raises(StoreError, match=text):
         SqliteStore(path)
 
@@ -83,21 +82,19 @@ def test_items_that_are_out_of_an_index_come_nevertheless(tmp_path: Path) -> Non
     store.apply(items(6))
     store.apply([Postpone(LANE, 2, 9, b""), Postpone(LANE, 3, 9, b""), Bury(LANE, 4, 9, b""), Bury(LANE, 5, 9, b"")])
     store.close()
-    with sqlite3.connect(path) as connection:
+    with altered(path) as connection:
         # The indexes stay as they are while the tables change.
         connection.execute("PRAGMA writable_schema = on")
         hidden = "UPDATE sqlite_schema SET sql = sql || ' WHERE {} <> 3' WHERE name = '{}'"
         connection.execute(hidden.format("number", "postponed_in_segment"))
         connection.execute(hidden.format("priority + number - 1", "dead_item"))
-    connection.close()
-    with sqlite3.connect(path) as connection:
+    with altered(path) as connection:
         connection.execute("REINDEX")
         connection.execute("PRAGMA writable_schema = on")
         for name in ("postponed_in_segment", "dead_item"):
             connection.execute(
                 "UPDATE sqlite_schema SET sql = substr(sql, 1, instr(sql, ' WHERE ') - 1) WHERE name = ?", (name,)
             )
-    connection.close()
     again = SqliteStore(path)
     assert [each.number for each in again.read_due(LANE, 9, Position(), *MANY)] == [2, 3]
     assert [each.number for each in again.read_dead("billing", Position(), *MANY)] == [4, 5]
