@@ -100,12 +100,15 @@ class OneQueue:
         declare: gives a queue settings.
         turns: of all that is asked of the store.
         periodic: the periodic items of this owner.
+        is_own: whether it is this queue server itself that asks now.
     """
 
     def __init__(
         self, name: str, owner: str, queues: Queues, wall: Callable[[float], int],
         declare: Callable[[str, dict[str, Any]], Later[dict[str, Any]]], turns: Turns, periodic: PeriodicItems,
+        is_own: Callable[[], bool],
     ) -> None:  # fmt: skip
+        self._is_own = is_own
         self._turns = turns
         self._name = name
         self._owner = owner
@@ -209,7 +212,13 @@ class OneQueue:
         return later
 
     def died(self, ctx: Any, outcome: str) -> None:
-        """Fail: so the dispatch log has that an item has died; called by the queue server itself."""
+        """Fail: so the dispatch log has that an item has died; nobody calls it but the queue server itself.
+
+        Raises:
+            PermissionError: somebody else did; the record of that call says so, and not that an item has died.
+        """
+        if not self._is_own():
+            raise PermissionError("nobody but the queue server itself tells that an item has died")
         raise death_of(self._name, outcome)
 
     def result(self, ctx: Any, priority: int, number: int, seconds: float, id: str = "") -> Later[tuple[Any, ...]]:

@@ -221,7 +221,8 @@ class QueueServer:
             queue.on_untold_death = partial(self._deaths.add, name)
         service = Service(
             name, OneQueue(
-                name, self._owner, self.queues, self._clock, self._declarations.declare, self._turns, self.periodic
+                name, self._owner, self.queues, self._clock, self._declarations.declare, self._turns, self.periodic,
+                lambda: caller_now() == self._client.process.uplink.origin,
             ),
             host=self._owner, client=self._client, exchange=QUEUES, concurrency=_REQUESTS,
         )  # fmt: skip

@@ -14,6 +14,7 @@ import rpcmq
 from rpcmq.client.queue.protocol import at_owner
 from rpcmq.latency.schema import rows_of
 from rpcmq.log_format import read_spool
+from rpcmq.queue_server.untold_deaths import death_of
 from rpcmq.testing import eventually
 from rpcmq.testing.processes import Program, RouterProcess
 from tests.queue_server.billing import Billing, message
@@ -88,12 +89,22 @@ def test_items_that_expire_or_lose_their_worker_have_a_record_of_their_end(tmp_p
     }
 
 
-def test_of_an_end_that_there_is_not_nobody_makes_a_record(tmp_path: Path) -> None:
-    with (
-        RouterProcess() as router,
-        QueueServerProcess(router.url, tmp_path / "queues"),
-        rpcmq.Client(router.url) as client,
-    ):
-        client.declare_queue("billing")
-        with pytest.raises(ValueError, match="outcome must be one of"):
-            client.call(None, at_owner("billing", "here"), {"method": "died", "args": {"outcome": "done"}}, 10)
+def test_nobody_forges_the_record_of_a_death(tmp_path: Path) -> None:
+    with RouterProcess(dispatch_log_directory=tmp_path / "log") as router:
+        with (
+            QueueServerProcess(router.url, tmp_path / "queues", "here", "--tell-deaths"),
+            rpcmq.Client(router.url) as client,
+        ):
+            client.declare_queue("billing")
+            for outcome in ("expired", "done"):
+                with pytest.raises(PermissionError, match="nobody but the queue server itself"):
+                    client.call(None, at_owner("billing", "here"), {"method": "died", "args": {"outcome": outcome}}, 10)
+        router.signal(15)
+        router.wait()
+    found = [row["error_class"] for row in rows_in(tmp_path / "log") if row["method"] == "died"]
+    assert found == ["PermissionError"] * 2
+
+
+def test_an_item_dies_of_what_there_is() -> None:
+    with pytest.raises(ValueError, match="outcome must be one of"):
+        death_of("billing", "done")

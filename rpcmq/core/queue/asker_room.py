@@ -10,7 +10,7 @@ SendAway = Callable[[], object]
 
 
 class AskerRoom:
-    """The room for those who wait.
+    """The room for those who wait. However many they are, each step takes the same time.
 
     Args:
         most: may wait at the same time.
@@ -23,22 +23,27 @@ class AskerRoom:
         self._most = most
         #: By the process that waits, in the order in which they came.
         self._waits: dict[bytes, dict[SendAway, None]] = {}
+        #: The processes that wait so many times, and the greatest of these numbers.
+        self._by_number: dict[int, dict[bytes, None]] = {}
+        self._greatest = 0
         self.count = 0
 
     def admits(self, origin: bytes) -> bool:
         """Whether one more may wait; where there is no room, in place of the oldest of the process that has most."""
         if self.count < self._most:
             return True
-        greedy = max(self._waits.values(), key=len)
-        if len(greedy) <= len(self._waits.get(origin, ())) + 1:
+        if self._greatest <= len(self._waits.get(origin, ())) + 1:
             return False
+        greedy = self._waits[next(iter(self._by_number[self._greatest]))]
         next(iter(greedy))()
         return self.count < self._most
 
     def enter(self, origin: bytes, send_away: SendAway) -> None:
         """One waits from now on; ``send_away`` has it wait no more, and leave."""
-        self._waits.setdefault(origin, {})[send_away] = None
+        own = self._waits.setdefault(origin, {})
+        own[send_away] = None
         self.count += 1
+        self._moved(origin, len(own) - 1, len(own))
 
     def leave(self, origin: bytes, send_away: SendAway) -> None:
         """It waits no more."""
@@ -47,3 +52,15 @@ class AskerRoom:
         if not own:
             del self._waits[origin]
         self.count -= 1
+        self._moved(origin, len(own) + 1, len(own))
+
+    def _moved(self, origin: bytes, before: int, now: int) -> None:
+        """A process waits once more, or once less."""
+        if now:
+            self._by_number.setdefault(now, {})[origin] = None
+        if before:
+            del self._by_number[before][origin]
+            if not self._by_number[before]:
+                del self._by_number[before]
+        if now > self._greatest or self._greatest not in self._by_number:
+            self._greatest = now
