@@ -36,6 +36,7 @@ _STEPS = {
     "outline": "looking at cells",
     "figures": "adding up",
     "slowest calls": "looking for the slowest calls",
+    "hedged calls": "looking at calls that several servers had",
     "page": "drawing",
 }
 

@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 
+from rpcmq.cli.exit_codes import ExitCode
+from rpcmq.cli.latency_report import report_command
+from rpcmq.cli.options import State
 from rpcmq.errors import Outcome
 from rpcmq.latency.analysis.hedging import COUNTS, HedgedCalls
 from rpcmq.latency.jobs.batch import report
@@ -110,3 +113,11 @@ def test_the_end_of_a_call_that_is_not_in_the_log_is_not_made_up(engine: Engine,
     records = [each for each in won_late(7) if each.kind != "call"]
     (show,) = hedged(engine, Selection(hedged_log(tmp_path / "log", [*records, Delivery(9, "call", 1)])))
     assert (show.calls, show.hedged, show.extra, show.won, show.gained.count) == (1, 1, 1, 0, 0)
+
+
+def test_the_command_says_it(log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["--log", str(log), "--out", str(tmp_path), "--engine", "duckdb"]
+    assert (report_command.main(arguments, obj=State(None), standalone_mode=False) or 0) == ExitCode.OK
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "Several servers had 12 calls" in printed and "answered 9 of them" in printed
+    assert 'id="hedged"' in (tmp_path / "report.html").read_text("utf-8")
