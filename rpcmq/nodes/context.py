@@ -11,6 +11,7 @@ from rpcmq.core.common.token_bucket import TokenBucket
 from rpcmq.core.router.actions import LogEvent
 from rpcmq.core.router.node_type import NodeContext
 from rpcmq.nodes.guards import Guards
+from rpcmq.nodes.other_routers import OtherRouters
 from rpcmq.nodes.watches import Watches
 
 __all__ = ["Context"]
@@ -36,11 +37,13 @@ class Context:
     """
 
     def __init__(
-        self, node: NodeContext, watches: Watches, guards: Guards, name: str, max_bytes: int, now: float
-    ) -> None:
+        self, node: NodeContext, watches: Watches, guards: Guards, others: OtherRouters, name: str, max_bytes: int,
+        now: float,
+    ) -> None:  # fmt: skip
         self._node = node
         self._watches = watches
         self._guards = guards
+        self._others = others
         self._events = TokenBucket(_EVENTS_PER_SECOND, now)
         self._event_names: set[str] = set()
         self.name = name
@@ -101,6 +104,21 @@ class Context:
     def unguard_topic(self, topic: str, exchange: str = "") -> None:
         """Guard the topic no more."""
         self._guards.remove(topic, exchange)
+
+    def tell_routers(self, news: Mapping[str, Any], router: str = "") -> None:
+        """Tell the nodes of the same name at the other routers of the mesh: their :meth:`rpcmq.nodes.Node.told`.
+
+        It arrives once and in order at each router that is linked, and stays linked; one that joins later is told
+        of by :meth:`rpcmq.nodes.Node.router_joined`.
+
+        Args:
+            news: a JSON object of at most 64 KiB.
+            router: the name of the one router that is told; empty: all.
+
+        Raises:
+            TypeError, ValueError: it is no JSON, or too large.
+        """
+        self._others.tell(news, router)
 
     def new_token(self) -> str:
         """An unguessable string."""

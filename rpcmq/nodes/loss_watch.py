@@ -20,7 +20,7 @@ class LossWatch:
         tell: has the method of the node with this name told: (now, name, what it is about).
     """
 
-    def __init__(self, peer_of: Callable[[Link], Peer], tell: Callable[[float, str, Loss | Peer], None]) -> None:
+    def __init__(self, peer_of: Callable[[Link], Peer], tell: Callable[..., None]) -> None:
         self._peer_of = peer_of
         self._tell = tell
 

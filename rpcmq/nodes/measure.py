@@ -23,8 +23,8 @@ _SHARED = (BuiltinFunctionType, CodeType, FrameType, FunctionType, ModuleType, t
 #: Rooms of rpcmq whose objects are the router's.
 _ROUTERS = (
     "rpcmq.config.", "rpcmq.core.", "rpcmq.nodes.context", "rpcmq.nodes.guards", "rpcmq.nodes.open_asks",
-    "rpcmq.nodes.peer", "rpcmq.nodes.plug_in", "rpcmq.nodes.watches", "rpcmq.server.", "rpcmq.transport.",
-    "rpcmq.wire.",
+    "rpcmq.nodes.other_routers", "rpcmq.nodes.peer", "rpcmq.nodes.plug_in", "rpcmq.nodes.watches", "rpcmq.server.",
+    "rpcmq.transport.", "rpcmq.wire.",
 )  # fmt: skip
 
 

@@ -114,6 +114,19 @@ class Node:
     def consumer_back(self, now: float, peer: Peer) -> None:
         """A process that was away is back, with the same session; also after :meth:`consumer_gone`."""
 
+    def router_joined(self, now: float, router: str) -> None:
+        """A router of the mesh is linked, and knows nothing of what was told before.
+
+        :meth:`rpcmq.nodes.Context.tell_routers` tells it.
+        """
+
+    def told(self, now: float, router: str, news: Mapping[str, Any]) -> None:
+        """The node of the same name at another router has told something.
+
+        Raises:
+            ProtocolError: it makes no sense: that is counted at the other router's link.
+        """
+
     def begin_drain(self, now: float) -> None:
         """The router stops soon: take nothing new."""
 

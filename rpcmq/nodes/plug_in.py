@@ -16,6 +16,7 @@ from greenlet import GreenletExit
 
 from rpcmq.core.common.text import shorten
 from rpcmq.core.router.actions import LogEvent
+from rpcmq.core.router.mesh.node import Mesh
 from rpcmq.core.router.model import Link
 from rpcmq.core.router.node_type import NodeContext, NodeType
 from rpcmq.core.router.roundrobin.node import RoundRobin
@@ -24,11 +25,11 @@ from rpcmq.errors import Outcome, ProtocolError
 from rpcmq.nodes.checked_values import answer_of, numbers_of, rows_of, stop_of
 from rpcmq.nodes.context import Context
 from rpcmq.nodes.guards import Guards
-from rpcmq.nodes.loss import Loss
 from rpcmq.nodes.loss_watch import LossWatch
 from rpcmq.nodes.measure import MemoryBound
 from rpcmq.nodes.node import Node
 from rpcmq.nodes.open_asks import OpenAsks
+from rpcmq.nodes.other_routers import OtherRouters
 from rpcmq.nodes.overrun import Overrun, Steps
 from rpcmq.nodes.passage import Passage
 from rpcmq.nodes.peer import Peer
@@ -65,6 +66,7 @@ class PlugIn(NodeType):
         self._peers: dict[Link, Peer] = {}
         self._watches = Watches(self._passed)
         self._guards = Guards(self._stops)
+        self._others = OtherRouters(plan.name, self._event)
         name, make = plan.name, plan.make
         self.kinds = dict.fromkeys(cast(Iterable[Kind], make.kinds), self._take)
         self.rights = {kind: word and f"{name}.{word}" for kind, word in make.kinds.items()}
@@ -100,7 +102,8 @@ class PlugIn(NodeType):
         """Make the node, in place of the one that there was."""
         plan = self.plan
         self.out = ""
-        context = Context(self._router, self._watches, self._guards, plan.name, plan.max_bytes, now)
+        hooks = self._watches, self._guards, self._others
+        context = Context(self._router, *hooks, plan.name, plan.max_bytes, now)
         self._node = None
         try:
             self._node = self._step(now, plan.make, context, plan.settings)
@@ -201,10 +204,10 @@ class PlugIn(NodeType):
             # As others are charged for work: a step is about a microsecond.
             self._router.turns.spend(int(used * 1e6))
 
-    def _tell(self, now: float, step: Callable[..., object], *args: Any) -> None:
-        """Do as :meth:`_step` where nobody is at fault but the node; and ask for its deadline."""
+    def _tell(self, now: float, step: Callable[..., object], *args: Any, is_asked: bool = False) -> None:
+        """Do as :meth:`_step` where nobody is told of a fault of the node; and ask for its deadline."""
         try:
-            self._step(now, step, *args)
+            self._step(now, step, *args, is_asked=is_asked)
             self._ask_deadline(now)
         except _Broken:
             pass  # the log says why
@@ -354,14 +357,16 @@ class PlugIn(NodeType):
     def meet(self, others: Sequence[NodeType]) -> None:
         """Get to know the node type of calls and casts."""
         roundrobin = next(each for each in others if isinstance(each, RoundRobin))
+        mesh = next(each for each in others if isinstance(each, Mesh))
         self._watches.meet(roundrobin)
         self._guards.meet(roundrobin)
+        self._others.meet(mesh.node_news)
         if LossWatch.is_wanted_by(self.plan.make):
-            roundrobin.losses.observers.append(LossWatch(self._peer, self._lost))
+            roundrobin.losses.observers.append(LossWatch(self._peer, self._event))
 
-    def _lost(self, now: float, event: str, about: Loss | Peer) -> None:
+    def _event(self, now: float, event: str, *about: Any, is_asked: bool = False) -> None:
         if self._node is not None:
-            self._tell(now, getattr(self._node, event), now, about)
+            self._tell(now, getattr(self._node, event), now, *about, is_asked=is_asked)
 
     def _stops(self, passage: Passage) -> tuple[str, dict[str, Any]] | None:
         node = self._node
@@ -383,8 +388,7 @@ class PlugIn(NodeType):
     def begin_drain(self, now: float) -> None:
         """Nothing new is taken."""
         self._drains = True
-        if self._node is not None:
-            self._tell(now, self._node.begin_drain, now)
+        self._event(now, "begin_drain")
 
     def finish_drain(self, now: float) -> None:
         """Tell those who still wait."""
@@ -393,5 +397,4 @@ class PlugIn(NodeType):
 
     def close(self, now: float) -> None:
         """The router ends."""
-        if self._node is not None:
-            self._tell(now, self._node.close, now)
+        self._event(now, "close")

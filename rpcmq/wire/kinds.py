@@ -93,6 +93,7 @@ class Kind(IntEnum):
     KNOWS = 0x6B
     PIECE = 0x6C
     FENCES = 0x6D
+    NODE_NEWS = 0x6E
     RUNNER = 0x6F
 
 

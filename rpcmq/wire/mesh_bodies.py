@@ -23,6 +23,7 @@ __all__ = [
     "MemberBody",
     "MembersBody",
     "MeshIdentity",
+    "NodeNewsBody",
     "RoutersBody",
 ]
 
@@ -76,7 +77,7 @@ def _domains(name: str, value: Any) -> tuple[str, ...]:
 class MeshIdentity(Body):
     """A router to another one, in HELLO and WELCOME."""
 
-    OPTIONAL = frozenset({"key", "domains", "logs", "pieces"})
+    OPTIONAL = frozenset({"key", "domains", "logs", "pieces", "nodes"})
 
     #: The name of the mesh.
     mesh: str = text(most=_MAX_NAME)
@@ -92,6 +93,8 @@ class MeshIdentity(Body):
     logs: bool = flag()
     #: Whether it takes large payloads as PIECEs, and tells with READ what it has read of RELAYs.
     pieces: bool = flag()
+    #: Whether it takes NODE_NEWS.
+    nodes: bool = flag()
 
 
 def _neighbours(name: str, value: Any) -> tuple[int, ...]:
@@ -162,6 +165,16 @@ class KnowsBody(Body):
     def encode(self) -> dict[str, Any]:
         """Return the JSON object."""
         return {"consumers": {each.origin.hex(): each.identity for each in self.consumers}}
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeNewsBody(Body):
+    """NODE_NEWS: what a node that is plugged into a router tells the nodes of its name at others."""
+
+    KIND = Kind.NODE_NEWS
+
+    node: str = text(most=_MAX_NAME)
+    news: Mapping[str, Any] = mapping()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -89,6 +89,10 @@ def poison(url: str, *words: str) -> Any:
     return json.loads(ended.stdout)
 
 
+def states(url: str) -> list[str]:
+    return [row["state"] for row in poison(url, "ls")["calls"]]
+
+
 @pytest.mark.long
 @pytest.mark.timeout(300)
 def test_a_call_that_kills_is_stopped_shown_and_released(
@@ -137,6 +141,30 @@ def test_a_caller_that_retries_by_itself_is_stopped_too(router: RouterProcess, s
         with pytest.raises(CallQuarantined, match="has killed 2 consumers"):
             divide(client, 0)
         assert divide(client, 2) == 3
+    assert servers.dead == 2
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_two_routers_of_a_mesh_count_kills_together_and_release_together(
+    router: RouterProcess, servers: Servers, tmp_path: Path
+) -> None:
+    file = tmp_path / "other.toml"
+    file.write_text(f'[mesh]\npeers = ["{router.url}"]\n\n[[node]]\ntype = "poison"\n')
+    with RouterProcess(file=str(file), router_name="other") as other, Client(other.url) as client:
+        router.expect("linked to router other")
+        servers.start(router.url, 2)
+        servers.start(other.url, 1)
+        with pytest.raises(CallQuarantined, match="has killed 2 consumers"):
+            divide(client, 0, idempotent=True)
+        eventually(lambda: states(router.url) == states(other.url) == ["quarantined"], 60)
+        with Client(router.url) as here, pytest.raises(CallQuarantined):
+            divide(here, 0)
+        assert divide(client, 3) == 2
+        servers.mended.touch()
+        assert len(poison(router.url, "release", "--all")["calls"]) == 1
+        eventually(lambda: poison(other.url, "ls")["calls"] == [], 60)
+        assert divide(client, 0) == 0
     assert servers.dead == 2
 
 

@@ -202,7 +202,7 @@ class Evidence:
     # --- losses ------------------------------------------------------------------------------
 
     def away(self, loss: Loss) -> None:
-        """The connection of a process that consumes is lost; times never decrease."""
+        """The connection of a process that consumes is lost."""
         self._losses.append(loss)
 
     def back(self, process: Hashable) -> Verdict:
@@ -218,11 +218,12 @@ class Evidence:
             self._excuse(loss, {}, verdict)
         return verdict
 
-    def gone(self, now: float, death: Death, flights: Mapping[str, Flight]) -> Verdict:
+    def gone(self, now: float, death: Death, flights: Mapping[str, Flight], count: int = 0) -> Verdict:
         """A process that was away is dead.
 
         Args:
             flights: the calls that it had, by fingerprint.
+            count: how many it had, if some of them are not told.
         """
         self.forget_old(now)
         verdict = Verdict()
@@ -237,7 +238,7 @@ class Evidence:
             if not death.is_sudden or not 0 <= seconds <= self._within:
                 continue
             if all(suspect.has_followed(other, flight) for other in others):
-                self._add(now, suspect, Kill(death, seconds, len(flights), flight.id, flight.caller), flight)
+                self._add(now, suspect, Kill(death, seconds, count or len(flights), flight.id, flight.caller), flight)
         if death.is_sudden:
             self._note_death(death)
         self._judge(now, beside, verdict)
@@ -247,7 +248,8 @@ class Evidence:
         """The losses of other processes at about the same time, some of them if there are many."""
         found: list[Loss] = []
         for other in reversed(self._losses):
-            if other.at <= loss.at - _TOGETHER_SECONDS or len(found) > _MAX_TOGETHER:
+            # Those that other routers tell of come a little late.
+            if other.at <= loss.at - 5 * _TOGETHER_SECONDS or len(found) > _MAX_TOGETHER:
                 break
             if other.is_near(loss) and not other.is_of(loss):
                 found.append(other)
@@ -340,6 +342,13 @@ class Evidence:
         self.suspects.pop(fingerprint, None)
         self.quarantined[fingerprint] = suspect
         self._explain(suspect)
+
+    def adopt(self, suspect: Suspect, since: float) -> bool:
+        """Quarantine ``suspect`` because another router has; return whether that is new, and there is room."""
+        if suspect.call.fingerprint in self.quarantined or len(self.quarantined) >= self._max_quarantined:
+            return False
+        self.quarantine(since, suspect)
+        return True
 
     def _explain(self, suspect: Suspect) -> None:
         """Its kills do not speak for other calls."""

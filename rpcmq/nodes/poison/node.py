@@ -15,6 +15,17 @@ from typing import Any
 from rpcmq.nodes import Ask, Context, Loss, Node, Passage, Peer, ProtocolError, Stop, integer, number, seconds, setting
 from rpcmq.nodes.poison import evidence
 from rpcmq.nodes.poison.evidence import CallName, Death, Evidence, Flight, Suspect, Verdict
+from rpcmq.nodes.poison.news import (
+    death_of,
+    flights_of,
+    loss_of,
+    quarantine_of,
+    text_of,
+    told_death,
+    told_flights,
+    told_loss,
+    told_quarantine,
+)
 from rpcmq.nodes.poison.places import Places
 from rpcmq.nodes.poison.story import kill_row, name_of, row_of, story_of
 
@@ -29,6 +40,10 @@ _MOST_BYTES = 1 << 20
 _MAX_SUSPECTS = 2_000
 #: Silence before a connection is lost, in seconds, that speaks for a failure of the host or of the network.
 _SILENT_SECONDS = 12.0
+#: News of losses that other routers are told in a second.
+_LOSSES, _MAX_LOSSES_TOLD = frozenset(("away", "gone", "back")), 500
+_IS_BACK = "a consumer that was taken for dead is back"
+_HOST_FAILED = "the host or the network has failed: another consumer was lost at the same time"
 
 
 @dataclass(frozen=True)
@@ -57,9 +72,11 @@ class Poison(Node):
             settings.max_quarantined,
         )  # fmt: skip
         self._places = Places(context)
-        #: A number for each process that was away, until its session ends.
-        self._numbers: dict[Peer, int] = {}
+        #: The name of the session of each process that was away, until that ends.
+        self._processes: dict[Peer, str] = {}
         self._last_number = 0
+        #: Losses that other routers were told of, and since when (monotonic seconds).
+        self._told, self._told_since = 0, context.now
         names = ("deaths", "kills", "quarantined", "stopped", "answered", "lifted", "released", "unjudged")
         self._counts = Counter(dict.fromkeys(names, 0))
 
@@ -67,15 +84,19 @@ class Poison(Node):
 
     def consumer_away(self, now: float, loss: Loss) -> None:
         """Note it: another loss at the same time is no death of its own."""
-        self._evidence.away(self._lost(loss))
+        lost = self._lost(loss)
+        self._evidence.away(lost)
+        self._tell(now, "away", loss=told_loss(lost, now))
 
     def consumer_back(self, now: float, peer: Peer) -> None:
-        """It has killed nobody."""
-        self._follow(now, self._evidence.back(self._number_of(peer)), "a consumer that was taken for dead is back")
+        """No call has killed it."""
+        process = self._process_of(peer)
+        self._follow(now, self._evidence.back(process), _IS_BACK)
+        self._tell(now, "back", process=process)
 
     def peer_ended(self, now: float, peer: Peer, reason: str) -> None:
         """It cannot come back."""
-        self._numbers.pop(peer, None)
+        self._processes.pop(peer, None)
 
     def consumer_gone(self, now: float, loss: Loss) -> None:
         """Judge the calls that it had."""
@@ -94,8 +115,17 @@ class Poison(Node):
             is_sudden=not loss.is_leaving and loss.silent_seconds < _SILENT_SECONDS,
         )
         verdict = self._evidence.gone(now, death, flights)
-        self._counts["kills"] += sum(self._evidence.find(each) is not None for each in flights)
-        self._follow(now, verdict, "the host or the network has failed: another consumer was lost at the same time")
+        killed = [flight for name, flight in flights.items() if self._has_killed(name, death)]
+        self._counts["kills"] += len(killed)
+        told = told_flights(killed, now)
+        self._tell(now, "gone", death=told_death(death, now), flights=told, count=len(flights))
+        self._follow(now, verdict, _HOST_FAILED)
+        if verdict.quarantined is not None:
+            self._tell_quarantine(now, verdict.quarantined)
+
+    def _has_killed(self, fingerprint: str, death: Death) -> bool:
+        suspect = self._evidence.find(fingerprint)
+        return suspect is not None and any(kill.death is death for kill in suspect.kills)
 
     def _flights_of(self, loss: Loss) -> dict[str, Flight] | None:
         """The calls that it had, by fingerprint; None: they are too many to look at."""
@@ -120,14 +150,16 @@ class Poison(Node):
     def _lost(self, loss: Loss) -> evidence.Loss:
         told = loss.description
         instance = (told["host"], told["pid"]) if "host" in told and "pid" in told else None
-        return evidence.Loss(loss.lost_at, self._number_of(loss.peer), instance)
+        return evidence.Loss(loss.lost_at, self._process_of(loss.peer), instance)
 
-    def _number_of(self, peer: Peer) -> int:
-        number = self._numbers.get(peer)
-        if number is None:
+    def _process_of(self, peer: Peer) -> str:
+        """The name of a session, which no other one of the mesh has."""
+        process = self._processes.get(peer)
+        if process is None:
             self._last_number += 1
-            number = self._numbers[peer] = self._last_number
-        return number
+            context = self.context
+            process = self._processes[peer] = f"{context.router:.200} {context.boot} {self._last_number}"
+        return process
 
     def _follow(self, now: float, verdict: Verdict, why: str) -> None:
         for suspect in verdict.lifted:
@@ -135,10 +167,12 @@ class Poison(Node):
             text = f"{name_of(suspect)} is let through again: {why}"
             self.context.log(now, "lifted", text, fields=self._audit(now, suspect))
         if verdict.quarantined is not None:
-            self._counts["quarantined"] += 1
-            suspect = verdict.quarantined
-            self.context.log(now, "quarantined", story_of(suspect), fields=self._audit(now, suspect))
+            self._note_quarantine(now, verdict.quarantined)
         self._places.update(self._evidence)
+
+    def _note_quarantine(self, now: float, suspect: Suspect, says: str = "") -> None:
+        self._counts["quarantined"] += 1
+        self.context.log(now, "quarantined", story_of(suspect) + says, fields=self._audit(now, suspect))
 
     # --- calls -------------------------------------------------------------------------------
 
@@ -169,10 +203,67 @@ class Poison(Node):
         if suspect is None:
             return
         self._counts["answered"] += 1
+        self._tell(passage.now, "answered", fingerprint=suspect.call.fingerprint)
         if suspect.quarantined_at is not None:
             text = f"{name_of(suspect)} is let through again: {passage.consumer} has answered one"
             self.context.log(passage.now, "lifted", text, passage.consumer, self._audit(passage.now, suspect))
         self._places.update(self._evidence)
+
+    # --- other routers -----------------------------------------------------------------------
+
+    def _tell(self, now: float, event: str, router: str = "", **news: Any) -> None:
+        """Tell the other routers; of losses only so many in a second, of which none can then be made out."""
+        if event in _LOSSES:
+            if now >= self._told_since + 1.0:
+                self._told_since, self._told = now, 0
+            self._told += 1
+            if self._told > _MAX_LOSSES_TOLD:
+                return
+        self.context.tell_routers({"do": event, **news}, router)
+
+    def _tell_quarantine(self, now: float, suspect: Suspect, router: str = "") -> None:
+        self._tell(now, "quarantined", router, quarantine=told_quarantine(suspect, now))
+
+    def router_joined(self, now: float, router: str) -> None:
+        """Tell it what is quarantined here."""
+        for suspect in self._evidence.quarantined.values():
+            self._tell_quarantine(now, suspect, router)
+
+    def told(self, now: float, router: str, news: Mapping[str, Any]) -> None:
+        """Take what another router knows."""
+        judge = self._evidence
+        match news.get("do"):
+            case "away":
+                judge.away(loss_of(news.get("loss"), now))
+            case "back":
+                self._follow(now, judge.back(text_of(news.get("process"), "process")), _IS_BACK)
+            case "gone":
+                flights, count = flights_of(news.get("flights"), now), news.get("count")
+                death = death_of(news.get("death"), now)
+                verdict = judge.gone(now, death, flights, count if type(count) is int else 0)
+                self._follow(now, verdict, _HOST_FAILED)
+            case "answered" | "release":
+                self._let_go(now, router, text_of(news.get("fingerprint"), "fingerprint"), news)
+            case "quarantined":
+                suspect, since = quarantine_of(news.get("quarantine"), now)
+                if judge.adopt(suspect, since):
+                    self._note_quarantine(now, suspect, f" (router {router} says so)")
+            case _:
+                raise ProtocolError("news of an unknown sort", "poison")
+        self._places.update(judge)
+
+    def _let_go(self, now: float, router: str, fingerprint: str, news: Mapping[str, Any]) -> None:
+        suspect = self._evidence.release(fingerprint)
+        if suspect is None or suspect.quarantined_at is None:
+            return
+        if news.get("do") == "release":
+            self._counts["released"] += 1
+            text = f"{text_of(news.get('by'), 'by')} has released {name_of(suspect)} at router {router}"
+            self.context.log(now, "released", text, fields=self._audit(now, suspect))
+        else:
+            self._counts["lifted"] += 1
+            text = f"{name_of(suspect)} is let through again: one was answered at router {router}"
+            self.context.log(now, "lifted", text, fields=self._audit(now, suspect))
 
     # --- operators ---------------------------------------------------------------------------
 
@@ -223,6 +314,7 @@ class Poison(Node):
             text = f"{ask.peer.identity} has released {name_of(suspect)}, {killed}"
             fields = self._audit(now, suspect) | {"by": ask.peer.identity, "key": ask.peer.key}
             self.context.log(now, "released", text, ask.peer.identity, fields)
+            self._tell(now, "release", fingerprint=suspect.call.fingerprint, by=ask.peer.identity)
         self._places.update(self._evidence)
         ask.answer_json({"router": self.context.router, "node": self.context.name, "calls": rows})
 

@@ -26,6 +26,7 @@ class Identity:
         domains: patterns of the topics that only its own consumers serve.
         logs: whether it has a dispatch log.
         pieces: whether it takes large payloads in pieces, and tells what it has read of RELAYs.
+        nodes: whether it takes what plugged-in nodes of other routers tell.
         queue_server: how its queue server is, as MEMBERS tells it; of others that is in their records.
     """
 
@@ -38,6 +39,7 @@ class Identity:
     domains: tuple[str, ...] = ()
     logs: bool = False
     pieces: bool = False
+    nodes: bool = False
     queue_server: str = ""
 
 

@@ -25,6 +25,7 @@ from rpcmq.core.router.mesh.kept_answers import KeptAnswers
 from rpcmq.core.router.mesh.limited_links import LimitedLinks
 from rpcmq.core.router.mesh.members import Members
 from rpcmq.core.router.mesh.neighbours import Identity, Neighbour, Neighbours
+from rpcmq.core.router.mesh.node_news import NodeNews
 from rpcmq.core.router.mesh.part import MeshContext, MeshPart
 from rpcmq.core.router.mesh.pieces import Pieces
 from rpcmq.core.router.mesh.places import Places
@@ -65,6 +66,7 @@ PARTS: tuple[Callable[[MeshContext], MeshPart], ...] = (
     Introductions,
     RunReports,
     Balance,
+    NodeNews,
 )
 
 
@@ -82,6 +84,7 @@ class Mesh(NodeType):
             domains=settings.mesh_domains,
             logs=context.sink is not None,
             pieces=True,
+            nodes=True,
         )
         self.targets = Targets(self.own, settings.mesh_dial == "all")
         self.neighbours = Neighbours()
@@ -147,6 +150,11 @@ class Mesh(NodeType):
     def relays(self) -> Relays:
         """The part that passes on what others send."""
         return next(part for part in self.parts if isinstance(part, Relays))
+
+    @property
+    def node_news(self) -> NodeNews:
+        """The part by which plugged-in nodes of several routers talk to each other."""
+        return next(part for part in self.parts if isinstance(part, NodeNews))
 
     def _route_lost(self, now: float, route: bytes, reason: str) -> None:
         self._context.guarded(now, self._context.links.lost, route)

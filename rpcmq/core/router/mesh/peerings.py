@@ -249,11 +249,21 @@ def as_body(identity: Identity) -> MeshIdentity:
         domains=identity.domains,
         logs=identity.logs,
         pieces=identity.pieces,
+        nodes=identity.nodes,
     )
 
 
 def as_identity(body: MeshIdentity) -> Identity:
     """Return the identity that another router has told."""
     return Identity(
-        body.mesh, body.name, body.id, body.incarnation, body.urls, body.key, body.domains, body.logs, body.pieces
+        body.mesh,
+        body.name,
+        body.id,
+        body.incarnation,
+        body.urls,
+        body.key,
+        body.domains,
+        body.logs,
+        body.pieces,
+        body.nodes,
     )
