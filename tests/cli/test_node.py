@@ -127,7 +127,7 @@ def test_a_node_that_forks_leaves_one_router(fused: RouterProcess) -> None:
         (row,) = client.query("nodes", timeout=20)["nodes"]
         assert row["state"] == "in" and client.ask_node(0x90, b"on", timeout=20) == b"on"
         # The others have ended at the end of their step; the router has not waited for them.
-        eventually(lambda: {state_of(pid) for pid in children_of(fused.pid)} <= {"Z"})
+        eventually(lambda: {state_of(pid) for pid in children_of(fused.pid)} <= {"Z"}, 60)
 
 
 def state_of(pid: int) -> str:

@@ -77,19 +77,19 @@ def test_a_tap_that_is_interrupted_is_stopped_at_once(tapped: RouterProcess, num
         assert taps(client) == 0
 
 
+@pytest.mark.long
 def test_a_tap_ends_when_its_process_is_killed_and_nothing_of_it_stays(tapped: RouterProcess) -> None:
     env = {"RPCMQ_ROUTER": tapped.url}
     with Service("compute", Compute(), router=tapped.url), Client(tapped.url) as client:
-        for _ in range(2):
-            with Program(command("compute", "--for", "600", "--rate", "1000"), env, "tap") as tap:
-                eventually(lambda: taps(client) == 1)
-                tap.signal(signal.SIGKILL)
-                eventually(lambda: tap.exit_code is not None)
-                # Calls go on, and what they leave for it is bounded and goes with it.
-                for number in range(50):
-                    message = {"method": "add", "args": {"a": number, "b": 1}}
-                    assert client.call(None, "compute", message, timeout=30) == number + 1
-                eventually(lambda: taps(client) == 0, 60)
+        with Program(command("compute", "--for", "600", "--rate", "1000"), env, "tap") as tap:
+            eventually(lambda: taps(client) == 1, 60)
+            tap.signal(signal.SIGKILL)
+            eventually(lambda: tap.exit_code is not None, 60)
+            # Calls go on, and what they leave for it is bounded and goes with it.
+            for number in range(50):
+                message = {"method": "add", "args": {"a": number, "b": 1}}
+                assert client.call(None, "compute", message, timeout=60) == number + 1
+            eventually(lambda: taps(client) == 0, 120)
         (node,) = client.query("nodes", timeout=20)["nodes"]
         assert (node["state"], node["failures"], node["open_asks"]) == ("in", 0, 0)
     tapped.expect("the tap of .* on 'compute' has ended .* its link has ended")
