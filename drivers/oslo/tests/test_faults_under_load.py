@@ -114,7 +114,8 @@ class Drill:
 
 
 def drill(kind: str, folder: Path, faults: list[str], service: str = "workers") -> None:
-    with Router() as router:
+    # On a busy machine workers come back later than usual; one that is not back cannot say what it has begun.
+    with Router(router_recovery_seconds="10") as router:
         drill = Drill(kind, folder, router, service)
         try:
             for fault in faults:
