@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from rpcmq.cli.options import State, connects, log_options, make_client, positive
+from rpcmq.errors import ConfigError
 
 if TYPE_CHECKING:
     from rpcmq.proxy.settings import ProxySettings
@@ -110,10 +113,18 @@ def _check(settings: ProxySettings) -> None:
     from rpcmq.proxy.fetcher.origins import Origins
     from rpcmq.proxy.http.tls import Certificates
 
+    wrong = []
+    checks: list[Callable[[], object]] = [partial(Origins, site) for site in settings.sites]
     if settings.front.https:
-        Certificates(settings.certificates)
-    for site in settings.sites:
-        Origins(site)
+        checks += [partial(Certificates, (each,)) for each in settings.certificates]
+        checks.append(partial(Certificates, settings.certificates))
+    for check in checks:
+        try:
+            check()
+        except ConfigError as error:
+            wrong.append(str(error))
+    if wrong:
+        raise ConfigError("\n".join(dict.fromkeys(wrong)))
     click.echo(f"ok: {len(settings.sites)} site(s), {len(settings.certificates)} certificate(s)")
 
 

@@ -172,6 +172,14 @@ class CacheSettings:
     stale_if_error: float = setting(
         0.0, seconds(0, 365 * _DAY), "time for which stale responses are served while origins fail"
     )
+    stale_if_disconnected: float = setting(
+        3600.0, seconds(0, 365 * _DAY), "at least this time for which they are where no origin answers at all"
+    )
+    stale_beside_s_maxage: bool = setting(
+        False,
+        FLAG,
+        "s-maxage does not forbid stale responses where stale-while-revalidate or stale-if-error allow them",
+    )
     heuristic_fraction: float = setting(
         0.1, number(0, 1), "of the age of a response without explicit freshness, for which it is fresh"
     )
@@ -310,19 +318,8 @@ def load_settings(path: str, options: Mapping[str, Any] | None = None) -> ProxyS
     for key, value in values.finish().items():
         table, _, name = key.partition(".")
         settings = replace(settings, **{table: replace(getattr(settings, table), **{name: value})})
-    if settings.front.https and not settings.certificates:
-        raise ConfigError(
-            f"{path}: front.https = {settings.front.https!r} needs a certificate: add [[tls.certificates]] with names, "
-            "chain and key, or set front.https = ''"
-        )
-    if settings.cache.directory and settings.cache.mongodb:
-        raise ConfigError(f"{path}: a cache has one shared store: set cache.directory or cache.mongodb, not both")
-    front = settings.front
-    if front.admin and not front.admin_token and not front.admin.startswith(("127.", "localhost:", "[::1]:")):
-        raise ConfigError(
-            f"{path}: front.admin = {front.admin!r} can be reached by others: set front.admin_token, or a loopback "
-            "address"
-        )
+    if wrong := _contradictions(path, settings):
+        raise ConfigError("\n".join(wrong))
     return settings
 
 
@@ -343,6 +340,25 @@ def _list_of(listed: Any, kind: type[Any], shown: str, required: tuple[str, ...]
         else:
             made.append(kind(**values.values))
     return made
+
+
+def _contradictions(path: str, settings: ProxySettings) -> list[str]:
+    """Return a line for each fault of settings that are right one by one."""
+    front, cache = settings.front, settings.cache
+    wrong = []
+    if front.https and not settings.certificates:
+        wrong.append(
+            f"{path}: front.https = {front.https!r} needs a certificate: add [[tls.certificates]] with names, chain "
+            "and key, or set front.https = ''"
+        )
+    if cache.directory and cache.mongodb:
+        wrong.append(f"{path}: a cache has one shared store: set cache.directory or cache.mongodb, not both")
+    if front.admin and not front.admin_token and not front.admin.startswith(("127.", "localhost:", "[::1]:")):
+        wrong.append(
+            f"{path}: front.admin = {front.admin!r} can be reached by others: set front.admin_token, or a loopback "
+            "address"
+        )
+    return wrong
 
 
 def _check_sites(path: str, sites: list[SiteSettings], problems: list[str]) -> None:

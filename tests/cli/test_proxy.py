@@ -95,6 +95,9 @@ def test_settings_are_checked(tmp_path: Path) -> None:
     path.write_text(good.replace(made.key, "/nowhere"))
     done = run("--config", str(path), "--check")
     assert done.returncode != 0 and "/nowhere does not exist" in done.stderr
+    path.write_text(good.replace(made.key, "/nowhere").replace("http://127", "https://127") + 'ca = "/neither"\n')
+    done = run("--config", str(path), "--check")
+    assert done.returncode != 0 and "/nowhere does not exist" in done.stderr and "sites.ca = '/neither'" in done.stderr
     done = run()
     assert done.returncode != 0 and "--config FILE" in done.stderr and "--demo" in done.stderr
 

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from rpcmq.errors import ConfigError
+from rpcmq.proxy.caching import CachePolicy
+from rpcmq.proxy.front.front_end import policy_of
 from rpcmq.proxy.settings import OriginUrl, ProxySettings, load_settings
 
 SITE = '[[sites]]\nnames = ["www.example.org", "*.example.org"]\norigins = ["http://10.0.0.5:8080", "https://b"]\n'
@@ -78,3 +80,20 @@ def test_all_that_is_wrong_is_named_at_once(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as raised:
         load(tmp_path, "[front]\nx = 1\n[cache]\ny = 2\n[[sites]]\nz = 3\n")
     assert len(str(raised.value).splitlines()) >= 5
+
+
+def test_all_contradictions_are_named_at_once(tmp_path: Path) -> None:
+    cache = '[cache]\ndirectory = "/a"\nmongodb = "mongodb://a"\n'
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path, '[front]\nadmin = "0.0.0.0:1"\n' + cache + SITE)
+    lines = str(caught.value).splitlines()
+    assert len(lines) == 3 and all(str(tmp_path) in line for line in lines)
+    for text in ("needs a certificate", "one shared store", "can be reached by others"):
+        assert sum(text in line for line in lines) == 1
+
+
+def test_the_policy_has_what_is_set_of_stale_responses(tmp_path: Path) -> None:
+    text = '[cache]\nstale_if_disconnected = "1m"\nstale_beside_s_maxage = true\n'
+    policy = policy_of(load(tmp_path, PLAIN + text + SITE))
+    assert policy.stale_if_disconnected == 60.0 and policy.stale_beside_s_maxage
+    assert policy_of(load(tmp_path, PLAIN + SITE)) == CachePolicy()

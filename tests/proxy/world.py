@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import gevent
 from gevent.pool import Pool
 from gevent.server import StreamServer
 from gevent.socket import create_connection
@@ -32,6 +33,7 @@ from rpcmq.proxy.store.memory import MemoryStore
 from rpcmq.testing import eventually
 
 SECONDS = 20
+OK = b"HTTP/1.1 200 OK\r\n"
 Fields = Iterable[tuple[str, str]]
 
 
@@ -243,3 +245,23 @@ def ask(
 
 def bodies(replies: Sequence[Reply]) -> list[bytes]:
     return [reply.body for reply in replies]
+
+
+def counting(control: str = "max-age=60", *more: tuple[str, str]) -> Callable[[Exchange], None]:
+    """Answer with the number of the request."""
+    count = 0
+
+    def answer(exchange: Exchange) -> None:
+        nonlocal count
+        count += 1
+        b"".join(exchange.body())
+        fields = Headers((("Cache-Control", control), *more))
+        exchange.send(ResponseHead(200, fields), b"%d" % count)
+
+    return answer
+
+
+def at_once(*asking: Callable[[], Reply]) -> list[Reply]:
+    greenlets = [gevent.spawn(each) for each in asking]
+    gevent.joinall(greenlets, timeout=SECONDS)
+    return [greenlet.get(block=False) for greenlet in greenlets]

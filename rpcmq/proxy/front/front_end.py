@@ -68,6 +68,8 @@ def policy_of(settings: ProxySettings) -> CachePolicy:
     return CachePolicy(
         stale_while_revalidate=cache.stale_while_revalidate,
         stale_if_error=cache.stale_if_error,
+        stale_if_disconnected=cache.stale_if_disconnected,
+        stale_beside_s_maxage=cache.stale_beside_s_maxage,
         heuristic_fraction=cache.heuristic_fraction,
         ignored_query=cache.ignored_query,
         sorts_query=cache.sort_query,

@@ -12,11 +12,9 @@ from rpcmq.proxy.front.front_end import FrontEnd
 from rpcmq.proxy.http.exchange import Exchange
 from rpcmq.proxy.messages import Headers, ResponseHead
 from rpcmq.testing import eventually
-from tests.proxy.world import SECONDS, Reply, World, ask, connect_to, raw_origin, read_reply, saying
+from tests.proxy.world import OK, SECONDS, Reply, World, ask, connect_to, raw_origin, read_reply, saying
 
 pytestmark = pytest.mark.integration
-
-OK = b"HTTP/1.1 200 OK\r\n"
 
 
 def told(exchange: Exchange) -> None:

@@ -1,0 +1,101 @@
+"""Tunnels for WebSocket, the access log, metrics, and who may purge."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rpcmq.proxy.settings import AccessLogSettings
+from rpcmq.testing import eventually
+from tests.proxy.world import (
+    World,
+    ask,
+    connect_to,
+    counting,
+    raw_origin,
+    request_bytes,
+    saying,
+)
+
+pytestmark = pytest.mark.integration
+
+
+def test_websocket_is_tunnelled(world: World) -> None:
+    def switch(sock: Any) -> None:
+        sock.sendall(b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n")
+        while data := sock.recv(1000):
+            sock.sendall(data[::-1])
+
+    with raw_origin(switch) as url:
+        world.configure(url)
+        front_end = world.front_end()
+        with connect_to(front_end) as sock:
+            fields = [("Connection", "Upgrade"), ("Upgrade", "websocket"), ("Sec-WebSocket-Key", "x")]
+            sock.sendall(request_bytes("GET", "/ws", fields))
+            seen = b""
+            while not seen.endswith(b"\r\n\r\n"):
+                seen += sock.recv(1)
+            assert seen.startswith(b"HTTP/1.1 101 ")
+            for message in (b"abc", b"\x00\xff"):
+                sock.sendall(message)
+                assert sock.recv(10) == message[::-1]
+        eventually(lambda: front_end.status()["connections"] == 0)
+
+
+def test_a_refused_websocket_is_an_ordinary_answer(world: World) -> None:
+    front_end = world.start(saying(b"no", (), 403))
+    fields = [("Connection", "Upgrade"), ("Upgrade", "websocket")]
+    assert ask(front_end, "/ws", fields).status == 403
+
+
+@pytest.mark.parametrize("form", ["combined", "json"])
+def test_the_access_log_has_a_line_for_each_request(world: World, tmp_path: Path, form: str) -> None:
+    path = tmp_path / "access.log"
+    world.configure(world.origin(counting()).url)
+    world.settings = world.settings.__class__(
+        front=world.settings.front, sites=world.settings.sites, access_log=AccessLogSettings(str(path), form)
+    )
+    front_end = world.front_end()
+    world.fetcher()
+    for _ in range(2):
+        ask(front_end, "/a?b", [("User-Agent", 'x"y\xe9')])
+    eventually(lambda: len(path.read_text().splitlines()) == 2)
+    lines = path.read_text().splitlines()
+    if form == "json":
+        assert [json.loads(line)["cache"] for line in lines] == ["miss", "hit"]
+        assert json.loads(lines[0])["target"] == "/a?b"
+    else:
+        assert '"GET /a?b HTTP/1.1" 200 1 "-" "x\\x22y\\xc3\\xa9"' in lines[0]
+    path.rename(tmp_path / "old")
+    front_end.reload()
+    ask(front_end, "/a")
+    eventually(lambda: path.exists() and len(path.read_text().splitlines()) == 1)
+
+
+def test_metrics_and_state(world: World) -> None:
+    front_end = world.start(counting())
+    for _ in range(3):
+        ask(front_end, "/a")
+    text = ask(front_end, "/metrics", listener="admin").body.decode()
+    assert 'rpcmq_proxy_requests_total{cache="hit",status="200"} 2\n' in text
+    assert 'rpcmq_proxy_request_seconds_bucket{le="+Inf"} 3\n' in text
+    state = json.loads(ask(front_end, "/status", listener="admin").body)
+    assert state["fetchers"] == ["fetcher-0"] and state["store"]["entries"] == 1
+    assert ask(front_end, "/healthz", listener="admin").body == b"ok\n"
+    assert ask(front_end, "/x", listener="admin").status == 404
+    assert ask(front_end, "/metrics", method="DELETE", listener="admin").status == 405
+
+
+def test_pages_in_browsers_and_strangers_cannot_purge(world: World) -> None:
+    world.configure(world.origin(counting()).url)
+    front = world.settings.front.__class__(https="", http="127.0.0.1:0", admin="127.0.0.1:0", admin_token="secret")
+    world.settings = world.settings.__class__(front=front, sites=world.settings.sites)
+    front_end = world.front_end()
+    for fields, status in [
+        ([], 401), ([("Authorization", "Bearer wrong")], 401), ([("Authorization", "Bearer secret")], 200),
+        ([("Authorization", "Bearer secret"), ("Origin", "https://evil.example")], 403),
+    ]:  # fmt: skip
+        assert ask(front_end, "/purge?all=1", fields, method="POST", listener="admin").status == status

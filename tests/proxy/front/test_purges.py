@@ -1,0 +1,134 @@
+"""Purges, which reach all front ends, and undo what is on its way."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import gevent
+import pytest
+from gevent.event import Event
+
+from rpcmq.proxy.front.front_end import FrontEnd
+from rpcmq.proxy.http.exchange import Exchange
+from rpcmq.proxy.messages import Headers, ResponseHead
+from rpcmq.testing import eventually
+from tests.proxy.world import (
+    SECONDS,
+    World,
+    ask,
+    counting,
+    saying,
+)
+
+pytestmark = pytest.mark.integration
+
+
+def purge(front_end: FrontEnd, query: str) -> Any:
+    reply = ask(front_end, f"/purge?{query}", method="POST", listener="admin")
+    return reply.status, json.loads(reply.body)
+
+
+@pytest.mark.parametrize(
+    ("query", "goes", "stays"),
+    [
+        ("url=http://a.example/a/1", "/a/1", "/a/2"),
+        ("prefix=http://a.example/a/", "/a/2", "/b/1"),
+        ("tag=news", "/a/1", "/b/1"),
+        ("all=1", "/b/1", ""),
+    ],
+)
+def test_purges_reach_all_front_ends(world: World, query: str, goes: str, stays: str) -> None:
+    def answer(exchange: Exchange) -> None:
+        fields = [("Cache-Control", "max-age=60")]
+        if exchange.request.target.startswith(b"/a/"):
+            fields.append(("Surrogate-Key", "news sports"))
+        exchange.send(ResponseHead(200, Headers(fields)), b"%d" % len(world.origins[0].requests))
+
+    world.configure(world.origin(answer).url)
+    one, other = world.front_end(), world.front_end()
+    world.fetcher()
+    for front_end in (one, other):
+        for target in ("/a/1", "/a/2", "/b/1"):
+            ask(front_end, target)
+            assert ask(front_end, target).is_hit
+    status, answered = purge(one, query)
+    assert status == 200 and answered["purged"] >= 1
+    assert not ask(one, goes).is_hit
+    eventually(lambda: other.status()["purges"] == 1)
+    assert not ask(other, goes).is_hit
+    assert not stays or (ask(one, stays).is_hit and ask(other, stays).is_hit)
+
+
+@pytest.mark.parametrize("query", ["url=http://a.example/a", "prefix=http://a.example/", "tag=news", "all=1"])
+@pytest.mark.parametrize("soft", [False, True])
+@pytest.mark.parametrize("has_directory", [False, True])
+def test_each_purge_is_seen_in_each_store(
+    world: World, tmp_path: Path, query: str, soft: bool, has_directory: bool
+) -> None:
+    def answer(exchange: Exchange) -> None:
+        fields = [("Cache-Control", "max-age=60"), ("Surrogate-Key", "news")]
+        exchange.send(ResponseHead(200, Headers(fields)), b"x")
+
+    world.configure(world.origin(answer).url, cache={"directory": str(tmp_path / "cache")} if has_directory else None)
+    front_end = world.front_end()
+    world.fetcher()
+    ask(front_end, "/a")
+    assert ask(front_end, "/a").is_hit
+    assert purge(front_end, query + "&soft=1" * soft)[0] == 200
+    assert not ask(front_end, "/a").is_hit
+
+
+def test_a_soft_purge_leaves_what_may_be_served_while_it_is_fetched_anew(world: World) -> None:
+    front_end = world.start(counting("max-age=60, stale-while-revalidate=60"))
+    ask(front_end, "/a")
+    assert purge(front_end, "url=http://a.example/a&soft=1") == (
+        200, {"purged": 1, "kind": "url", "value": "http://a.example/a", "soft": True},
+    )  # fmt: skip
+    assert ask(front_end, "/a").body == b"1"
+    eventually(lambda: ask(front_end, "/a").body == b"2")
+
+
+def test_a_purge_that_did_not_come_has_all_revalidated(world: World) -> None:
+    world.configure(world.origin(counting()).url)
+    other = world.front_end()
+    world.fetcher()
+    assert ask(other, "/a").body == b"1"
+    other._purges._take(None, "", {"from": "x", "number": 3})
+    assert ask(other, "/a").is_hit
+    other._purges._take(None, "", {"from": "x", "number": 4})
+    assert ask(other, "/a").body == b"2"
+    for noise in (None, {}, {"from": "x", "number": "y"}, {"from": "x", "number": 5, "purge": {"kind": "?"}}):
+        other._purges._take(None, "", noise)
+    assert other.status()["purges_missed"] == 1
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["", "url=/a", "url=x", "prefix=http://a.example", "tag=", "all=0", "url=http://a/&tag=x", "soft=2&all=1", "x=y"],
+)
+def test_a_purge_that_means_nothing_is_refused(world: World, query: str) -> None:
+    status, answered = purge(world.start(counting()), query)
+    assert status == 400 and answered["error"]
+
+
+@pytest.mark.parametrize("query", ["url=http://a.example/a", "all=1"])
+def test_a_purge_while_a_response_is_on_its_way_is_not_undone_by_it(world: World, query: str) -> None:
+    come, go = Event(), Event()
+
+    def answer(exchange: Exchange) -> None:
+        come.set()
+        go.wait(SECONDS)
+        saying(b"%d" % len(world.origins[0].requests))(exchange)
+
+    front_end = world.start(answer)
+    first = gevent.spawn(ask, front_end, "/a")
+    assert come.wait(SECONDS)
+    assert purge(front_end, query)[0] == 200
+    second = gevent.spawn(ask, front_end, "/a")
+    eventually(lambda: len(world.origins[0].requests) == 2)
+    go.set()
+    assert first.get(timeout=SECONDS).status == 200
+    assert second.get(timeout=SECONDS).cache.startswith("rpcmq; fwd=")
+    assert ask(front_end, "/a").is_hit
