@@ -167,8 +167,10 @@ def _run_front_end(state: State, settings: ProxySettings, number: int, timeout: 
         # Before its driver makes a socket or a lock: these are then gevent's.
         monkey.patch_all()
     from rpcmq.proxy.front.front_end import FrontEnd, store_of
+    from rpcmq.proxy.http.tls import pass_over_bad_names
     from rpcmq.server.log import log_event
 
+    pass_over_bad_names()
     log = logging.getLogger("rpcmq.proxy")
     with ExitStack() as stack:
         client = stack.enter_context(make_client(state, timeout))

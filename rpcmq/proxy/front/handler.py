@@ -53,11 +53,12 @@ _RESENDS = 2
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """A client's request: its head, its site, and its client's address."""
+    """A client's request: its head, its site, its client's address, and the time at which it came."""
 
     head: RequestHead
     site: SiteSettings
     peer: str
+    at: float
 
 
 class Handler:
@@ -110,8 +111,8 @@ class Handler:
         if site is None:
             exchange.send_error(421, f"No site of this proxy has the host {head.authority!r}.")
             return "none"
-        asked = _Asked(head, site, exchange.peer)
         now = time()
+        asked = _Asked(head, site, exchange.peer, now)
         key = cache_key(head, self._policy)
         stored = self._store.find(key)
         decision = decide(head, stored, now, self._policy)
@@ -173,9 +174,10 @@ class Handler:
         now = time()
         if landing.failed:
             return self._fail(exchange, forward, NoResponse(landing.failed, "the origin did not answer"))
-        if landing.entry is None:
-            return ""
-        serving = follow(forward, landing.entry, now, self._policy)
+        entry = landing.entry
+        if entry is None or (entry.responded_at < asked.at and remaining(entry, asked.at) <= 0):
+            return ""  # there is none, or it was stale already when this one was asked for
+        serving = follow(forward, entry, now, self._policy)
         if serving is None:
             return ""
         if landing.body is not None:

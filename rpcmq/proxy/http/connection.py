@@ -28,6 +28,8 @@ _BODY_BYTES = 256 * 1024
 _SEND_BYTES = 256 * 1024
 #: Bytes after which a peer that is as fast as this process lets others have their turn.
 _TURN_BYTES = 512 * 1024
+#: Requests that have come together after which it does, too.
+_TURN_REQUESTS = 8
 #: Bytes and seconds of a refused request that are still read, so that its client reads the answer rather than a reset.
 _LINGER_BYTES = 512 * 1024
 _LINGER_SECONDS = 2.0
@@ -155,6 +157,8 @@ class ServerConnection:
         parser, limits = self._parser, self._limits
         requests = parser.requests
         if requests:
+            # They came one behind the other: those of other clients have their turn between them.
+            self._take_turn(_TURN_BYTES // _TURN_REQUESTS)
             return requests.popleft()
         self._is_reading = True
         if self._served:

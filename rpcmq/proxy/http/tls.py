@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +12,7 @@ from gevent import ssl
 
 from rpcmq.errors import ConfigError
 
-__all__ = ["Certificate", "Certificates"]
+__all__ = ["Certificate", "Certificates", "pass_over_bad_names"]
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,20 @@ class Certificates:
         if found is None and name:
             found = self._by_name.get("*." + name.partition(".")[2])
         return found if found is not None else self._default
+
+
+def pass_over_bad_names() -> None:
+    """Have this process not write a traceback for each client that asks for a server by a name that is no text.
+
+    OpenSSL's callback has nobody to raise the error to. Such a handshake fails, and is counted as one.
+    """
+    before = sys.unraisablehook
+
+    def hook(unraisable: Any) -> None:
+        if not (isinstance(unraisable.exc_value, UnicodeDecodeError) and isinstance(unraisable.object, bytes)):
+            before(unraisable)
+
+    sys.unraisablehook = hook
 
 
 def _file_stamp(path: str) -> tuple[int, ...] | None:

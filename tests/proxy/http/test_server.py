@@ -218,3 +218,18 @@ def test_an_address_in_use_is_a_clear_error() -> None:
     with pytest.raises(ConfigError, match=r"front\.http = '127.0.0.1:\d+': cannot listen there"):
         listen(taken, name="front.http")
     listener.close()
+
+
+def test_requests_that_came_together_do_not_keep_others_waiting() -> None:
+    answered: list[bytes] = []
+
+    def answer(exchange: Exchange) -> None:
+        answered.append(exchange.request.target)
+        exchange.send(HEAD, b"")
+
+    with serving(answer) as served, served.connected() as greedy, served.connected() as other:
+        greedy.sendall(b"GET /greedy HTTP/1.1\r\nHost: a\r\n\r\n" * 500)
+        other.sendall(b"GET /other HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+        assert everything(other).startswith(b"HTTP/1.1 200")
+        # Not after all 500: those that were read first may all be answered before it.
+        assert answered.index(b"/other") < 100

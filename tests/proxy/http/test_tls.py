@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,7 +12,8 @@ from gevent import ssl
 from gevent.socket import create_connection
 
 from rpcmq.errors import ConfigError
-from rpcmq.proxy.http.tls import Certificate, Certificates
+from rpcmq.proxy.http.tls import Certificate, Certificates, pass_over_bad_names
+from rpcmq.testing import eventually
 from tests.proxy.certificates import make_certificate
 from tests.proxy.http.serving import SECONDS, Served, everything, serving
 
@@ -106,3 +109,22 @@ def test_plain_http_on_the_tls_port_and_silence_harm_nobody(tmp_path: Path) -> N
         assert b"HTTP" not in everything(silent)
         assert served.server.counters.handshakes_failed == 2
         assert b"a.example" in shown_name(served, "a.example")
+
+
+def test_a_name_that_is_no_text_fails_its_handshake_and_says_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ignored: list[Any] = []
+    monkeypatch.setattr(sys, "unraisablehook", ignored.append)
+    pass_over_bad_names()
+    certificates = Certificates([make_certificate(tmp_path, "a.example")])
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    hello = client_context().wrap_bio(incoming, outgoing, server_hostname="aaaa.example")
+    with pytest.raises(ssl.SSLWantReadError):
+        hello.do_handshake()
+    with serving(context=lambda: certificates.context) as served:
+        served.said(outgoing.read().replace(b"aaaa.example", b"\xff\xfe\xfd\xfc.example"))
+        eventually(lambda: served.server.counters.handshakes_failed == 1)
+    assert ignored == []
+    sys.unraisablehook(SimpleNamespace(exc_value=ValueError(), object=b""))
+    assert len(ignored) == 1
