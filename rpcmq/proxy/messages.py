@@ -60,7 +60,7 @@ class Headers:
 
     def without(self, names: Collection[str]) -> Headers:
         """Return all fields but those whose names, in small letters, are in ``names``."""
-        return Headers(field for field in self.fields if field[0].lower() not in names)
+        return Headers([field for field in self.fields if field[0].lower() not in names])
 
     def having(self, name: str, value: str) -> Headers:
         """Return these fields with ``value`` in place of all fields called ``name``, at the end."""
@@ -143,6 +143,10 @@ class ResponseHead:
     headers: Headers = field(default_factory=Headers)
     reason: str = ""
     version: tuple[int, int] = (1, 1)
+
+    def with_headers(self, headers: Headers) -> ResponseHead:
+        """Return it with other fields."""
+        return ResponseHead(self.status, headers, self.reason, self.version)
 
 
 def end_to_end(headers: Headers) -> Headers:

@@ -56,3 +56,11 @@ def test_members_of_a_list(value: str | None, members: list[str]) -> None:
 @given(st.text())
 def test_any_text_has_members(value: str) -> None:
     assert all(member == member.strip() and member for member in list_members(value))
+
+
+def test_fields_without_some_are_found_as_before() -> None:
+    headers = Headers((("A", "1"), ("b", "2"), ("a", "3")))
+    assert headers.without({"c"}) == headers
+    left = headers.without({"b"})
+    assert left.fields == (("A", "1"), ("a", "3")) and left.joined("a") == "1, 3"
+    assert "b" not in left and "b" in headers and not left.without({"a"}).fields

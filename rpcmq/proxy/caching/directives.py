@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from decimal import Decimal
+from functools import lru_cache
 
 import http_sf
 from http_sf.types import Token
@@ -17,6 +18,7 @@ __all__ = ["MOST_SECONDS", "NO_DIRECTIVES", "Directives", "parse_seconds", "requ
 MOST_SECONDS = 2**31
 """A longer time counts as this one (RFC 9111 section 1.2.2)."""
 
+_SHORT = 200
 _DIGITS = re.compile(r"[0-9]+")
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 
@@ -88,6 +90,16 @@ def response_directives(headers: Headers, policy: CachePolicy) -> tuple[Directiv
 
 
 def _parsed(value: str) -> Directives:
+    # Most values are short, and the same again and again.
+    return _parsed_short(value) if len(value) <= _SHORT else _parsed_anew(value)
+
+
+@lru_cache(maxsize=1024)
+def _parsed_short(value: str) -> Directives:
+    return _parsed_anew(value)
+
+
+def _parsed_anew(value: str) -> Directives:
     members = list_members(value)
     if members and members[-1].replace('\\"', "").count('"') % 2:
         # A quote that is never closed would hide the directives after it.

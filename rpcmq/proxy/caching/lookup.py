@@ -191,7 +191,7 @@ def _miss(
             return Forward(key, request, request, ForwardReason.PARTIAL, may_store=may_store)
     if not may_store:
         return Forward(key, request, request, reason)
-    sent = replace(request, headers=without_conditions(headers))
+    sent = replace(request, headers=without_conditions(headers)) if has_conditions(headers) else request
     return Forward(key, request, sent, reason, may_store=True, may_collapse=_may_collapse(headers))
 
 

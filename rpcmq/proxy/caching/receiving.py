@@ -64,7 +64,7 @@ def receive(
     if method == "GET":
         return _got(forward, head, requested_at, now, policy, has_end)
     told = with_status(head.headers, forwarded(policy.name, forward.reason, status=head.status))
-    delivered = Deliver(replace(head, headers=told))
+    delivered = Deliver(head.with_headers(told))
     if method == "HEAD":
         return _after_head(forward, head, delivered, requested_at, now, policy)
     if method not in _SAFE_METHODS and 200 <= head.status < 400:
@@ -93,7 +93,7 @@ def _received(response: ResponseHead, now: float) -> ResponseHead:
     headers = end_to_end(response.headers)
     if parse_date(headers.get("date"), now) is None:
         headers = headers.having("Date", format_date(int(now)))
-    return replace(response, headers=headers)
+    return response.with_headers(headers)
 
 
 def _fits(request: RequestHead, status: int) -> bool:
@@ -185,7 +185,7 @@ def _got(
         detail=reason or "",
     )
     delivered = Deliver(
-        replace(head, headers=with_status(head.headers, status)),
+        head.with_headers(with_status(head.headers, status)),
         entry,
         # A response that is no longer to be stored must not leave its forerunner behind, to be served where the origin
         # fails.
