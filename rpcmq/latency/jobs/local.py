@@ -150,9 +150,13 @@ class _Log(OpenLog):
     @property
     def wanted(self) -> str:
         """The SQL condition for the selected records."""
+        return sql.condition([self.whole, *sql.without_kinds(self.selection.left_out)])
+
+    @property
+    def whole(self) -> str:
+        """The SQL condition for the selected records and their further deliveries."""
         chosen = self.selection
         terms = [f"{sql.name(name)} = {sql.literal(value)}" for name, value in chosen.where.items()]
-        terms += sql.without_kinds(chosen.left_out)
         if chosen.since is not None:
             terms.append(f"epoch_us(recv_at) >= {ceil(chosen.since * 1e6)}")
         if chosen.until is not None:
@@ -322,8 +326,8 @@ class _Records(_Cells):
     def hedged(self) -> list[HedgedCalls]:
         if not self._selection.has_whole_calls:
             return []
-        log = _Log(self._connection, replace(self._selection, deliveries=True))
-        return log.persistently(lambda: self._hedged(f"(SELECT * FROM {log.table} WHERE {log.wanted})"))
+        log = self._log
+        return log.persistently(lambda: self._hedged(f"(SELECT * FROM {log.table} WHERE {log.whole})"))
 
     def _hedged(self, records: str) -> list[HedgedCalls]:
         if self._all(f"SELECT count(*) FROM {records} WHERE {hedged_sql.is_delivery()}") == [(0,)]:
