@@ -102,7 +102,8 @@ def test_kinds_and_flags_keep_their_numbers():
         "UNSUBSCRIBE": 0x32, "PUBLISH": 0x33, "EVENT_CREDIT": 0x34, "LOST": 0x35, "INTRODUCE": 0x40,
         "INTRODUCTION": 0x41, "QUERY": 0x50, "ANSWER": 0x51, "ROUTERS": 0x60, "MEMBERS": 0x61, "INTEREST": 0x62,
         "INTEREST_ACK": 0x63, "BUSY": 0x64, "WANT": 0x65, "ROOM": 0x66, "RETURNED": 0x67, "WHERE": 0x68,
-        "HERE": 0x69, "TAKEN": 0x6A, "KNOWS": 0x6B, "PIECE": 0x6C, "FENCES": 0x6D, "RUNNER": 0x6F,
+        "HERE": 0x69, "TAKEN": 0x6A, "KNOWS": 0x6B, "PIECE": 0x6C, "FENCES": 0x6D,
+        "NODE_NEWS": 0x6E, "RUNNER": 0x6F,
     }  # fmt: skip
     assert {name: value for name, value in vars(Flag).items() if name.isupper()} == {
         "DETACHED": 1, "FANOUT": 2, "MANDATORY": 4, "IDEMPOTENT": 8, "CONFIRM": 16, "RESENT": 32, "STREAM": 64,

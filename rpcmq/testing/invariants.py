@@ -13,7 +13,7 @@ from rpcmq.core.router.router import Router
 from rpcmq.core.router.usage import MESSAGE_OVERHEAD, SharedUsage, Usage
 from rpcmq.wire import Flag, size_of
 
-__all__ = ["check_router", "left_behind"]
+__all__ = ["check_hedges", "check_router", "left_behind"]
 
 #: Tables of fixed content, and bounded ones that outlive their subjects by design.
 _FIXED = {
@@ -32,7 +32,6 @@ def check_router(router: Router) -> None:
     assert "internal error" not in router.refused
     router.dispatch.check()
     _check_usage(router)
-    _check_hedges(router)
     links = router.links
     assert all(link.route == route for route, link in links.routes.items())
     assert sum(link.route is not None for link in links) == len(links.routes)
@@ -55,8 +54,12 @@ def check_router(router: Router) -> None:
             assert all(c.server == server.name and c in topic.consumers for c in server.consumers)
 
 
-def _check_hedges(router: Router) -> None:
-    """Assert that only what may run twice has several consumers, no process twice, and all within the budget."""
+def check_hedges(router: Router) -> None:
+    """Assert that only what may run twice has several consumers, no process twice, and all within the budget.
+
+    Raises:
+        AssertionError: something does not hold.
+    """
     for request in router.dispatch.unsettled():
         had = [delivery.consumer.link.identity for delivery in request.deliveries()]
         if len(had) > 1:

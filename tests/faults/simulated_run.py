@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from rpcmq.core.router.router import Router
 from rpcmq.drill.checks import Verdict, Violation
 from rpcmq.drill.history import Event, line_of
-from rpcmq.testing.invariants import check_router
+from rpcmq.testing.invariants import check_hedges, check_router
 from rpcmq.testing.virtual_time import VirtualTime
 from tests.faults.plan import Fault, Operation, Plan
 from tests.faults.simulated_faults import LOST_SECONDS
@@ -156,6 +156,7 @@ class SimulatedRun:
         for host in self.net.hosts.values():
             if host.is_up:
                 check_router(host.router)
+                check_hedges(host.router)
 
     def begin(self, place: str, identity: str = "") -> None:
         """A process begins in ``place``; without an ``identity``: with one that nobody has had."""

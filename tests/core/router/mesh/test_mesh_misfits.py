@@ -240,7 +240,7 @@ def test_a_second_connection_of_a_linked_router_is_refused_once_the_first_has_an
     assert answers[b"third"].body["reason"] == "already-linked"
     assert answers[b"third"].body["mesh"] == {
         "mesh": "rpcmq", "name": "a", "id": 1, "incarnation": 1_700_000_000_000, "urls": ["inproc://a"],
-        "pieces": True,
+        "pieces": True, "nodes": True,
     }  # fmt: skip
     assert link(net, "a", "b") is before and before.state is LinkState.ANSWERING
 
