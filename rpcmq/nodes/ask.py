@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from rpcmq.core.common.text import shorten
 from rpcmq.core.router.base_link import outgoing_bytes
 from rpcmq.core.router.model import Link
-from rpcmq.errors import Outcome
+from rpcmq.errors import Outcome, ProtocolError
 from rpcmq.nodes.peer import Peer
 from rpcmq.wire import KEY, KIND_AT, Kind, json_bytes, pack, payload_of
 from rpcmq.wire.bodies import ErrorBody
@@ -54,6 +55,22 @@ class Ask:
     def is_open(self) -> bool:
         """Whether it is still to be answered."""
         return self._on_end is not None
+
+    def json_object(self, max_bytes: int) -> dict[str, Any]:
+        """Return the JSON object that the payload is.
+
+        Raises:
+            ProtocolError: it is none, or has more than ``max_bytes``. What ``take`` raises of these goes to the sender.
+        """
+        if len(self.payload) > max_bytes:
+            raise ProtocolError(f"an ask of {len(self.payload)} bytes; {max_bytes} may be", self.peer._node)
+        try:
+            asked = json.loads(self.payload)
+        except (ValueError, RecursionError):
+            asked = None
+        if not isinstance(asked, dict):
+            raise ProtocolError("an ask is a JSON object", self.peer._node)
+        return asked
 
     def require(self, name: str) -> bool:
         """Check that the sender has the right ``node`` on ``NODE.name``; refuse the ask if it has not.

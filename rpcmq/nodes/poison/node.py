@@ -5,7 +5,6 @@ While nothing has died nothing is watched, and calls and casts cost what they co
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -269,7 +268,7 @@ class Poison(Node):
 
     def take(self, now: float, ask: Ask) -> None:
         """Show what is quarantined, or release it."""
-        asked = _object_of(ask.payload)
+        asked = ask.json_object(_MAX_ASK_BYTES)
         verbs: dict[str, Callable[[float, Ask, str], None]] = {"show": self._show, "release": self._release}
         verb = verbs.get(str(asked.get("do")))
         if verb is None:
@@ -357,15 +356,3 @@ class Poison(Node):
                 text = f"{name_of(suspect)} is let through again: lasts = {self.settings.lasts:g} s are over"
                 self.context.log(now, "lifted", text, fields=self._audit(now, suspect))
         self._places.update(self._evidence)
-
-
-def _object_of(payload: bytes) -> dict[str, Any]:
-    if len(payload) > _MAX_ASK_BYTES:
-        raise ProtocolError(f"an ask of {len(payload)} bytes; {_MAX_ASK_BYTES} may be", "poison")
-    try:
-        asked = json.loads(payload)
-    except (ValueError, RecursionError):
-        raise ProtocolError("an ask is a JSON object", "poison") from None
-    if not isinstance(asked, dict):
-        raise ProtocolError("an ask is a JSON object", "poison")
-    return asked

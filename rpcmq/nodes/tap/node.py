@@ -7,7 +7,6 @@ watched, and calls and casts cost what they cost without this node.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -93,7 +92,7 @@ class Tap(Node):
 
     def take(self, now: float, ask: Ask) -> None:
         """Start a tap, give copies of one, or stop one."""
-        asked = _object_of(ask.payload)
+        asked = ask.json_object(_MAX_ASK_BYTES)
         verbs = {"start": self._start, "read": self._read, "stop": self._stop}
         verb = verbs.get(str(asked.get("do")))
         if verb is None:
@@ -233,15 +232,3 @@ class Tap(Node):
     def metrics(self) -> Mapping[str, float]:
         """Taps that were started, copies that were taken, and copies that were lost."""
         return dict(self._counts)
-
-
-def _object_of(payload: bytes) -> dict[str, Any]:
-    if len(payload) > _MAX_ASK_BYTES:
-        raise ProtocolError(f"an ask of {len(payload)} bytes; {_MAX_ASK_BYTES} may be", "tap")
-    try:
-        asked = json.loads(payload)
-    except (ValueError, RecursionError):
-        raise ProtocolError("an ask is a JSON object", "tap") from None
-    if not isinstance(asked, dict):
-        raise ProtocolError("an ask is a JSON object", "tap")
-    return asked
