@@ -79,6 +79,9 @@ MORE_TESTS := tests/latency/jobs/test_stream_process.py \
 	tests/cli/test_bench.py \
 	tests/threads/test_interrupted.py
 
+# Long tests take longer than what is shown as hanging, and to show a process that is at work can end it.
+PATIENT := -o faulthandler_timeout=3600
+
 VENV := .venv
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check --no-input install --quiet
@@ -111,12 +114,12 @@ test: setup ## run the test suite, without what is marked long
 	@$(PY) -m pytest -n $(WORKERS) $(ARGS)
 
 test-more: setup ## run the long tests that CI runs, too: random frames and histories, a stream that is killed, web servers, services over asyncio, three routers in place of one, the model of a mesh, the deaths of its routers, slow ones, two signals in a row
-	@$(PY) -m pytest -n $(WORKERS) --dist worksteal -m long $(MORE_TESTS) $(ARGS)
+	@$(PY) -m pytest -n $(WORKERS) --dist worksteal -m long $(PATIENT) $(MORE_TESTS) $(ARGS)
 	@CLIENT_SHELL=aio $(PY) -m pytest tests/client/test_service.py tests/client/test_direct.py
 	@ROUTERS=3 $(PY) -m pytest -n $(WORKERS) tests/core/router --ignore tests/core/router/mesh
 
 test-long: setup ## run only the long tests: stress, a million random frames; and those of clients in plain threads
-	@$(PY) -m pytest -m long $(ARGS)
+	@$(PY) -m pytest -m long $(PATIENT) $(ARGS)
 	@CLIENT_SHELL=threads $(PY) -m pytest tests/client
 
 # Beside the checkout's own: the wheel is unpacked into a folder of its own, which goes before the checkout for all
