@@ -173,9 +173,12 @@ def test_damaged_rows_are_dead_and_all_others_are_worked_at(world: QueueWorld, c
     messages = [{"method": "work", "args": {"item": f"item {next(numbers)}", "key": None}} for _ in range(1000)]
     client.put_many(None, QUEUE, messages)
     router, file = world.mesh["a"], closed_store(world)
-    content = file.read_bytes()
-    assert content.count(b"item 500") == 1
-    file.write_bytes(content.replace(b"item 500", b"itEm 500"))
+    with altered(file) as connection:
+        found = connection.execute("SELECT number, body FROM items_1 WHERE instr(body, CAST('item 500' AS BLOB))")
+        ((number, body),) = found
+        damaged = body.replace(b"item 500", b"itEm 500")
+        connection.execute("UPDATE items_1 SET body = ? WHERE number = ?", (damaged, number))
+        assert connection.changes() == 1
     router.restart()
     work = Work()
     with Worker(QUEUE, work, router=world.mesh.urls):
