@@ -12,7 +12,7 @@ from rpcmq.core.router.model import Consumer
 from rpcmq.core.router.views import overview
 from rpcmq.errors import Outcome
 from rpcmq.log_format import MessageKind
-from rpcmq.testing.invariants import check_router, left_behind
+from rpcmq.testing.invariants import check_hedges, check_router, left_behind
 from rpcmq.testing.network import Call, Message, Network, Process
 from rpcmq.wire import NO_TTL, Flag, Kind
 from rpcmq.wire.hedge import HedgeTerms
@@ -244,14 +244,14 @@ def test_the_check_of_a_simulation_notices_more_than_the_budget_allows(
     net: Network, api: Process, nodes: list[Process]
 ):
     ask(api, delay=0.0)
-    check_router(net.router)
+    check_hedges(net.router)
     (hedges,) = [
         each.statistics.hedges for each in net.router.directory.destinations.values() if each.statistics.hedges
     ]
     for _ in range(10):
         hedges.spend()
     with pytest.raises(AssertionError, match="budget"):
-        check_router(net.router)
+        check_hedges(net.router)
     hedges.take_back(is_free=False)
 
 

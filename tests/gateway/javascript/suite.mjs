@@ -10,7 +10,9 @@ function same(found, wanted, path = "") {
   if (wanted instanceof Date) return found instanceof Date && found.getTime() === wanted.getTime() ? undefined : differ();
   if (wanted instanceof Map || wanted instanceof Set) {
     if (found.constructor !== wanted.constructor) differ();
-    return same([...found], [...wanted], path);
+    // A set of Python has no order.
+    const listed = (value) => (value instanceof Set ? [...value].sort() : [...value]);
+    return same(listed(found), listed(wanted), path);
   }
   if (Array.isArray(wanted) !== Array.isArray(found)) differ();
   for (const key of new Set([...Object.keys(found), ...Object.keys(wanted)])) same(found[key], wanted[key], `${path}.${key}`);
