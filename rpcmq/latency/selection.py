@@ -55,7 +55,7 @@ class Selection:
 
     @property
     def has_whole_calls(self) -> bool:
-        """Whether with a call each delivery of it is selected, if deliveries are."""
+        """Return whether with a call each delivery of it is selected, if deliveries are."""
         return not _OWN.intersection(self.where)
 
     @property

@@ -41,7 +41,7 @@ class Loss:
 
     @property
     def is_leaving(self) -> bool:
-        """Whether it had begun to leave, and took nothing new on one of its topics."""
+        """True if it had begun to leave, and took nothing new on one of its topics."""
         return any(consumer.stopping for consumer in self._link.consumers.values())
 
     @property

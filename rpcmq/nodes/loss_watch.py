@@ -26,7 +26,7 @@ class LossWatch:
 
     @staticmethod
     def is_wanted_by(make: type[Node]) -> bool:
-        """Whether nodes of this class have a method that is told of losses."""
+        """Return whether nodes of this class have a method that is told of losses."""
         base = (Node.consumer_away, Node.consumer_gone, Node.consumer_back)
         return (make.consumer_away, make.consumer_gone, make.consumer_back) != base
 

@@ -95,7 +95,7 @@ class Node:
         """Something has passed of a topic that is watched; see :meth:`rpcmq.nodes.Context.watch_topic`."""
 
     def stops(self, passage: Passage) -> Stop | None:
-        """Whether a call or cast of a topic that is guarded may be given to no consumer, and why; None: it may.
+        """Return why no consumer may be given a call or cast of a topic that is guarded; None: it may be given.
 
         It is asked of each that comes, and each that is to be given to a consumer again; see
         :meth:`rpcmq.nodes.Context.guard_topic`.

@@ -83,7 +83,7 @@ class Loss(NamedTuple):
     instance: Hashable = None
 
     def is_of(self, other: Loss) -> bool:
-        """Whether the two are of one process."""
+        """Return whether the two are of one process."""
         return self.process == other.process or (self.instance is not None and self.instance == other.instance)
 
     def is_near(self, other: Loss) -> bool:

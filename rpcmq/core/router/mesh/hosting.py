@@ -163,7 +163,7 @@ class Hosting(MeshPart):
             self._dispatch.deliveries.deliver_waiting(now, consumer)
 
     def _stops(self, now: float, link: Link, destination: Destination, message: bytes) -> bool:
-        """Whether no consumer may be given ``message``, which the router at ``link`` owns: that is told why."""
+        """Return whether no consumer may have ``message``, which the router at ``link`` owns: that is told why."""
         gate = self._dispatch.deliveries.gate
         request = Request()
         request.key, request.message, request.destination = message[KEY], message, destination

@@ -84,7 +84,7 @@ class Deliveries:
         self.unheard: Collection[Consumer] = ()
 
     def stops(self, now: float, request: Request, caster: Link | None = None) -> bool:
-        """Whether no consumer may be given ``request``, which nobody has: it has ended then.
+        """Return whether no consumer may be given ``request``, which nobody has: it has ended then.
 
         Args:
             caster: the link of the sender if it is a cast that has just come.

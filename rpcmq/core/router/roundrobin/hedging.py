@@ -217,7 +217,7 @@ class Hedging:
 
 
 def _is_looked_at(when: float, number: int, link: Link, key: bytes) -> bool:
-    """Whether the call is to be looked at then: it has not ended, nor was it looked at earlier."""
+    """Return whether the call is to be looked at: it has not ended, nor was it looked at earlier."""
     request = link.calls.get(key)
     hedge = request.hedged if request is not None else None
     return hedge is not None and hedge.due == when
