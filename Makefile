@@ -27,6 +27,8 @@ MORE_TESTS := tests/latency/jobs/test_stream_process.py \
 	tests/latency/jobs/test_transforms.py \
 	tests/latency/jobs/test_batch.py \
 	tests/latency/jobs/test_hedged.py \
+	tests/latency/jobs/test_engines.py \
+	tests/latency/jobs/test_fold.py::test_batches_of_an_hour_that_is_over_become_one_directory_for_each_hour \
 	tests/latency/jobs/test_fold.py::test_late_records_get_into_their_hour \
 	tests/latency/jobs/test_fold.py::test_what_was_merged_stays_for_who_reads_it \
 	"tests/latency/jobs/test_fold.py::test_whatever_change_it_is_killed_at_each_record_counts_once[4]" \

@@ -76,16 +76,17 @@ def test_seeds_that_have_found_something_later(seed: int, mode: str) -> None:
     assert simulate_mesh(seed, mode=mode).violations == [], replayed(seed, mode)
 
 
-@pytest.mark.parametrize("portion", [0, pytest.param(1, marks=pytest.mark.long)])
-def test_nothing_breaks(portion: int) -> None:
-    for first, count in ((0, 5), (RINGS, 3), (TWO_DEATHS, 3), (HEDGES, 3)):
-        for seed in range(first + portion * count, first + portion * count + count):
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("seeds", [slice(2), pytest.param(slice(2, 8), marks=pytest.mark.long)], ids=["few", "more"])
+def test_nothing_breaks(seeds: slice) -> None:
+    for first in (0, RINGS, TWO_DEATHS, HEDGES):
+        for seed in range(first, first + 8)[seeds]:
             assert simulate_mesh(seed).violations == [], replayed(seed)
 
 
 def test_a_seed_gives_the_same_history_each_time() -> None:
-    assert [history_hash(seed) for seed in (3, 4)] == [history_hash(seed) for seed in (3, 4)]
-    assert history_hash(3) != history_hash(4)
+    once, again, other = (history_hash(seed) for seed in (3, 3, 4))
+    assert once == again != other
 
 
 def test_a_plan_without_steps_is_quiet() -> None:

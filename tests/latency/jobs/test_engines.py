@@ -92,9 +92,9 @@ def columns_of(directory: Path) -> list[tuple[str, str]]:
 @pytest.mark.parametrize(
     ("selected", "window"),
     [
-        ({}, None),
+        pytest.param({}, None, marks=pytest.mark.long),
         ({"since": START + 1.25, "until": START + 61.000001}, 7),
-        ({"where": {"topic": "topic-1", "kind": "call"}}, 60),
+        pytest.param({"where": {"topic": "topic-1", "kind": "call"}}, 60, marks=pytest.mark.long),
         ({"where": {"router": "north's", "error_class": "Error1"}, "since": START + 60}, None),
         ({"where": {"server": "nobody"}}, None),
     ],
@@ -148,6 +148,7 @@ def rows_of_good_files(log: Path) -> list[Any]:
     return list(pa.concat_tables(tables).to_pylist())
 
 
+@pytest.mark.long
 def test_both_engines_answer_the_same_questions(engines: tuple[Engine, Engine], log: Path) -> None:
     answers = []
     for engine in engines:

@@ -40,6 +40,8 @@ def live(out: Path) -> list[str]:
     return [path.split("/")[1] for path in journal.read(out).live]
 
 
+@pytest.mark.long
+@pytest.mark.timeout(600)
 def test_batches_of_an_hour_that_is_over_become_one_directory_for_each_hour(
     spark: SparkSession, log: Log, out: Path
 ) -> None:
