@@ -310,6 +310,7 @@ class EventLink:
             try:
                 self.on_refused(self._payloads.event(message, True)["payload"])
             except Exception as error_of_ours:
+                self._uplink.discarded["internal error"] += 1
                 self._limited_log.error("on_refused", "an event that was refused could not be told of", error_of_ours)
         return None
 

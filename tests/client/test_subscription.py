@@ -324,6 +324,24 @@ def test_whatever_a_handler_of_events_raises_costs_that_event_only(client, error
     eventually(lambda: seen == [0, 1, 2])
 
 
+def test_whatever_is_raised_by_who_is_told_of_refused_events_is_counted(caplog):
+    told: list[int] = []
+
+    def on_refused(payload: str) -> None:
+        told.append(len(payload))
+        raise ValueError("as a program may")
+
+    with rpcmq.testing.router(message_max_bytes=65_536) as router, Client(router.url) as client:
+        link = client.event_link()
+        link.on_refused = on_refused
+        for _ in range(3):
+            client.publish(None, "a", "x" * 70_000)
+        eventually(lambda: told == [70_000] * 3)
+        assert client.publish(None, "a", "small", confirm=True) == 0
+        assert link._uplink.discarded["internal error"] == 3
+    assert "an event that was refused could not be told of" in caplog.text
+
+
 @pytest.mark.own_hub
 def test_an_event_that_is_sent_again_is_handled_once(client):
     """After a restart of the router its publisher cannot know whether the life before had passed it on."""

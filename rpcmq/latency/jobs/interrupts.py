@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import signal
+import socket
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
 __all__ = ["Interrupts"]
+
+#: Seconds between two attempts to interrupt.
+_PAUSE_SECONDS = 0.05
 
 
 class Interrupts:
@@ -25,6 +30,7 @@ class Interrupts:
         self.first: Callable[[], None] = lambda: None
         self._before: dict[int, object] = {}
         self._received = 0
+        self._is_repeated = False
 
     def __enter__(self) -> Interrupts:
         if threading.current_thread() is threading.main_thread():
@@ -53,9 +59,57 @@ class Interrupts:
         finally:
             signal.signal(signal.SIGINT, handler)
 
+    @contextmanager
+    def repeated(self, interrupt: Callable[[], None]) -> Iterator[None]:
+        """Within the block, call ``interrupt`` in a thread from such a signal on, again and again until the block ends.
+
+        If nothing has ended the block by an error until then, its end raises the exception of the signal.
+
+        DuckDB does not return to Python while a query runs, so that no handler is called; it looks for signals itself,
+        but loses one that comes as the query begins. An interrupt that comes before the query begins is lost as well.
+        """
+        if not self._before:
+            yield
+            return
+        told, teller = socket.socketpair()
+        with told, teller:
+            teller.setblocking(False)
+            former = signal.set_wakeup_fd(teller.fileno(), warn_on_full_buffer=False)
+            if former != -1:
+                # Somebody else's loop waits for signals.
+                signal.set_wakeup_fd(former)
+                yield
+                return
+            is_over = threading.Event()
+
+            def watch() -> None:
+                while received := told.recv(64):
+                    if self._before.keys() & set(received):
+                        while not is_over.wait(_PAUSE_SECONDS):
+                            interrupt()
+                        return
+
+            watcher = threading.Thread(target=watch, name="rpcmq interrupts", daemon=True)
+            watcher.start()
+            self._is_repeated = True
+            try:
+                yield
+            finally:
+                self._is_repeated = False
+                is_over.set()
+                signal.set_wakeup_fd(-1)
+                teller.shutdown(socket.SHUT_RDWR)
+                watcher.join()
+        if self._received:
+            raise self._exception()
+
     def _receive(self, number: int, frame: FrameType | None) -> None:
         self._received = number
         self.first()
+        if self._is_repeated and sys.exc_info()[1] is not None:
+            # That of an interrupt most likely, which is about to end the block: it is to do so undisturbed. If it is
+            # another one that does not, the next interrupt, or the end of the block, raises.
+            return
         raise self._exception()
 
     def _exception(self) -> BaseException:

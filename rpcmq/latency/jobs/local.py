@@ -99,7 +99,10 @@ def _connected() -> Iterator[DuckDBPyConnection]:
     import duckdb
 
     # By default SIGTERM would leave the directory behind, and cells half written.
-    with Interrupts(), TemporaryDirectory(prefix="rpcmq-latency-", ignore_cleanup_errors=True) as directory:
+    with (
+        Interrupts() as interrupts,
+        TemporaryDirectory(prefix="rpcmq-latency-", ignore_cleanup_errors=True) as directory,
+    ):
         config = {
             "memory_limit": f"{engine_memory()}MiB",
             "temp_directory": directory,
@@ -109,7 +112,7 @@ def _connected() -> Iterator[DuckDBPyConnection]:
             "preserve_insertion_order": "false",
         }
         try:
-            with duckdb.connect(config=config) as connection:
+            with duckdb.connect(config=config) as connection, interrupts.repeated(connection.interrupt):
                 connection.execute("SET enable_progress_bar = false")
                 yield connection
         except duckdb.InterruptException as error:

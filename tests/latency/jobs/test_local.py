@@ -246,8 +246,7 @@ with Local().log(Selection(Path(log))) as records:
 
 @pytest.mark.fault
 @pytest.mark.integration
-# A SIGTERM in the moment in which DuckDB begins a query may be lost, and the test hits that moment now and then.
-@pytest.mark.parametrize("where", ["storing", pytest.param("asking", marks=pytest.mark.long)])
+@pytest.mark.parametrize("where", ["storing", "asking"])
 def test_sigterm_leaves_neither_files_nor_half_of_the_cells(log: Path, tmp_path: Path, where: str) -> None:
     files, out = tmp_path / "files", tmp_path / "out"
     files.mkdir()
