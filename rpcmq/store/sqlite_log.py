@@ -119,5 +119,8 @@ class Log:
     def _is_news(self, frame: Frame) -> bool:
         """Whether the file has another page in its place."""
         offset = (frame.number - 1) * self._page_bytes
-        page = self._connection.read("main", 0, offset, self._page_bytes)[1]
+        try:
+            page = self._connection.read("main", 0, offset, self._page_bytes)[1]
+        except apsw.CorruptError:
+            return True  # the power went off when an earlier commit was copied there; the log still has that one
         return frame.page[:-CHECKSUM_BYTES] != page[:-CHECKSUM_BYTES]

@@ -90,6 +90,26 @@ def test_the_last_commit_is_left_out_where_it_is_not_whole_and_that_is_told(
     assert "the last commit in its write-ahead log is not whole, and is left out" in caplog.text
 
 
+def test_a_page_that_was_torn_when_the_log_was_copied_into_the_file_is_no_damage(
+    log: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = SqliteStore(log.with_name("queue.db"))
+    begin = log.stat().st_size
+    store.apply([Put(LANE, bytes(3 * PAGE_BYTES), 1, maker=Maker(7, 99))])
+    abandon(store._connection)
+    raw = log.read_bytes()
+    head = LogHead(raw[:HEAD])
+    frames = [Frame(head, raw[at : at + FRAME]) for at in range(begin, len(raw), FRAME)]
+    assert frames[1].number > 1 and frames[-1].ends_commit
+    # The power went off before this commit was synced; an earlier one was being copied.
+    change(log, begin + FRAME_HEAD)
+    with log.with_name("queue.db").open("r+b") as file:
+        file.seek((frames[1].number - 1) * PAGE_BYTES)
+        file.write(b"torn" * (PAGE_BYTES // 4))
+    assert bodies(log) == [b"body %d" % number for number in range(COMMITS + 1)]
+    assert "the last commit in its write-ahead log is not whole, and is left out" in caplog.text
+
+
 def test_a_commit_that_was_never_written_to_its_end_is_no_damage(log: Path, caplog: pytest.LogCaptureFixture) -> None:
     with log.open("r+b") as file:
         file.truncate(log.stat().st_size - 100)
