@@ -131,15 +131,12 @@ class RpcmqDriver(BaseDriver):
         batch_timeout: float | None,
         acknowledged_first: bool = False,
     ) -> RpcmqListener:
-        size = batch_size or 1
-        # A batch is complete only if the router delivers as many.
-        concurrency = max(executor_pool_size(self.conf), 2 * size)
         return RpcmqListener(
             self._new_connection(),
             addresses,
-            concurrency=concurrency,
+            workers=executor_pool_size(self.conf),
             pool=pool,
-            batch_size=size,
+            batch_size=batch_size or 1,
             batch_timeout=batch_timeout,
             acknowledged_first=acknowledged_first,
         )

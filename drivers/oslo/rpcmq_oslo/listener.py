@@ -18,6 +18,7 @@ from rpcmq_oslo.connections import FOREVER, SharedConnection
 from rpcmq_oslo.failures import RefusedByRouter
 from rpcmq_oslo.incoming import Incoming
 from rpcmq_oslo.put_back import PutBack
+from rpcmq_oslo.server_workers import workers_of
 
 __all__ = ["RpcmqListener"]
 
@@ -27,19 +28,23 @@ LOG = logging.getLogger(__name__)
 _ATTEMPT: Final = 30.0
 #: Longest wait for what is unanswered when everything is released (seconds).
 _RELEASED_WITHIN: Final = 5.0
+#: Most credit that a consumer can have.
+_MOST_CREDIT: Final = 65_535
 
 
 class RpcmqListener(Listener):
     """Consumes addresses, and hands what comes to a server.
 
-    It is registered when it is made; what comes before :meth:`start` waits. The router delivers no more than
-    ``concurrency`` messages for each address that are not acknowledged (casts) or not answered (calls).
+    It is registered when it is made; what comes before :meth:`start` waits. The router delivers for each address no
+    more messages than workers can run at once: calls that are not answered, casts whose method has not returned,
+    notifications that are not acknowledged.
 
     Args:
         connection: a use of the connection for this listener alone, which it releases.
         addresses: consumed.
+        workers: how many there are, unless :meth:`start` is told of others.
         pool: consume as a member of this group; empty: as the topic's own listener.
-        batch_size: messages handed over at once, at most.
+        batch_size: messages handed over to a worker at once, at most.
         batch_timeout: seconds for which a batch that is not full waits; None: for ever.
         acknowledged_first: messages are acknowledged before they are run.
 
@@ -52,14 +57,16 @@ class RpcmqListener(Listener):
         connection: SharedConnection,
         addresses: Sequence[Address],
         *,
-        concurrency: int,
+        workers: int,
         pool: str = "",
         batch_size: int = 1,
         batch_timeout: float | None = None,
         acknowledged_first: bool = False,
     ) -> None:
-        super().__init__(batch_size, batch_timeout)
+        # Not more than a router delivers, of which no batch would ever be full.
+        super().__init__(min(batch_size, _MOST_CREDIT), batch_timeout)
         self._connection = connection
+        self._addresses, self._pool, self._workers = tuple(addresses), pool, workers
         self._acknowledged_first = acknowledged_first
         self._put_back = PutBack(self._add)
         # The callback is called with it: after stop() it is not. It may end in here again.
@@ -68,26 +75,20 @@ class RpcmqListener(Listener):
         self._timer: threading.Timer | None = None
         self._stopped = False
         self._consumers: list[MessageConsumer] = []
+        #: Those that have left since, and may have something to answer.
+        self._former: list[MessageConsumer] = []
         with ExitStack() as undo:
             undo.callback(self.cleanup)
             connection.connect(FOREVER)
-            for address in addresses:
-                consumer = MessageConsumer(
-                    connection.client,
-                    address,
-                    self._take,
-                    concurrency=concurrency,
-                    group=pool,
-                    beats=False,
-                    begun_when_settled=acknowledged_first,
-                    is_prompt=self._is_prompt,
-                )
-                _register(consumer, address, connection)
-                self._consumers.append(consumer)
+            self._register()
             undo.pop_all()
 
     def start(self, on_incoming_callback: Callable[[list[Incoming]], None]) -> None:
-        """Hand over what comes, and what has come."""
+        """Hand over what comes, and what has come, as much as the server that is called has workers for."""
+        workers = workers_of(on_incoming_callback)
+        if workers is not None and workers != self._workers:
+            self._workers = workers
+            self._register_anew()
         with self._lock:
             super().start(on_incoming_callback)
             self._hand_over()
@@ -104,7 +105,7 @@ class RpcmqListener(Listener):
 
     def cleanup(self) -> None:
         """Release everything; to be called when all has been answered. To call it again does nothing."""
-        consumers, self._consumers = self._consumers, []
+        consumers, self._consumers, self._former = [*self._former, *self._consumers], [], []
         self._stopped = True
         self._put_back.stop()
         waiting, self._waiting = self._waiting, []
@@ -113,6 +114,40 @@ class RpcmqListener(Listener):
         for consumer in consumers:
             consumer.stop(_RELEASED_WITHIN)
         self._connection.release()
+
+    def _register(self) -> None:
+        """Have the router deliver.
+
+        Raises:
+            RefusedByRouter: this process may not listen there.
+        """
+        for address in self._addresses:
+            consumer = MessageConsumer(
+                self._connection.client,
+                address,
+                self._take,
+                concurrency=min(self._workers * self.batch_size, _MOST_CREDIT),
+                group=self._pool,
+                beats=False,
+                begun_when_settled=self._acknowledged_first,
+                is_prompt=self._is_prompt,
+            )
+            _start(consumer, address, self._connection)
+            self._consumers.append(consumer)
+
+    def _register_anew(self) -> None:
+        """Register with the credit that fits the number of workers; what has come before is for whoever is free."""
+        for consumer in self._consumers:
+            consumer.leave()
+        with self._lock:
+            waiting, self._waiting = self._waiting, []
+        # Not what is this server's alone: copies of fanouts.
+        left = [incoming for incoming in waiting if not incoming.give_back()]
+        with self._lock:
+            self._waiting[:0] = left
+        self._former += self._consumers
+        self._consumers = []
+        self._register()
 
     def _take(self, message: IncomingMessage) -> Any:
         """Take a message from its consumer, in one of that one's threads, or the thread of the sockets."""
@@ -163,7 +198,7 @@ class RpcmqListener(Listener):
             self._timer = None
 
 
-def _register(consumer: MessageConsumer, address: Address, connection: SharedConnection) -> None:
+def _start(consumer: MessageConsumer, address: Address, connection: SharedConnection) -> None:
     """Register ``consumer``, however long it takes until a router is there.
 
     Raises:

@@ -19,18 +19,19 @@ from oslo_config import cfg
 from oslo_messaging import conffixture
 
 
-def _load(name: str) -> Any:
-    """Load a module beside this file: the tests are no package, and have a root of their own."""
-    spec = importlib.util.spec_from_file_location(name, Path(__file__).parent / f"{name}.py")
+def _load(path: str) -> Any:
+    """Load a module, beside this file or below: the tests are no package, and have a root of their own."""
+    file = Path(__file__).parent / path
+    name = file.stem
+    spec = importlib.util.spec_from_file_location(name, file)
     assert spec is not None and spec.loader is not None
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
-_load("processes")
-_load("endpoints")
-_load("topics")
+for _path in ("processes.py", "endpoints.py", "topics.py", "programs/hoarding.py"):
+    _load(_path)
 from processes import Router  # noqa: E402
 
 

@@ -86,13 +86,13 @@ def test_casts_that_waited_in_a_server_that_was_cut_off_run_once(
 ) -> None:
     topic = f"cut-{kind}"
     caller = client(topic)
-    with program("server", kind, wire.url, topic, "far", PYTHONWARNINGS="ignore") as far:
+    with program("server", kind, wire.url, topic, "far", "1", "hoards", PYTHONWARNINGS="ignore") as far:
         far.expect("listening")
         for n in range(CASTS):
             caller.cast({}, "hold", n=n)
         far.expect("began")
         eventually(lambda: occupied(router, topic) == [1])
-        with program("server", kind, router.url, topic, "near", PYTHONWARNINGS="ignore") as near:
+        with program("server", kind, router.url, topic, "near", "1", "hoards", PYTHONWARNINGS="ignore") as near:
             near.expect("listening")
             wire.cut()
             near.signal(signal.SIGUSR1)

@@ -55,7 +55,7 @@ def test_a_cast_that_was_given_to_another_meanwhile_is_not_begun(
 ) -> None:
     over = transport(own_router.url)
     caller = client("silent", over=over)
-    with program("server", "native", own_router.url, "silent", "node-1") as silent:
+    with program("server", "native", own_router.url, "silent", "node-1", "1", "hoards") as silent:
         silent.expect("listening")
         for n in range(4):
             caller.cast({}, "hold", n=n)

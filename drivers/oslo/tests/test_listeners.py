@@ -10,6 +10,7 @@ from typing import Any
 import oslo_messaging
 import pytest
 from endpoints import Endpoint
+from hoarding import HoardingServer
 from oslo_messaging import MessagingTimeout
 from oslo_messaging.server import _pool_opts
 from processes import IS_PATCHED, Router, eventually, program
@@ -80,7 +81,7 @@ def test_a_call_whose_caller_has_given_up_is_not_begun(
 ) -> None:
     endpoint = Endpoint()
     target = oslo_messaging.Target(topic="slow", server="node-1")
-    server = oslo_messaging.get_rpc_server(transport(), target, [endpoint])
+    server = oslo_messaging.get_rpc_server(transport(), target, [endpoint], server_cls=HoardingServer)
     server.start(override_pool_size=1)
     caller = client("slow", timeout=60)
     first = in_thread(caller.call, {}, "hold", n=1)
@@ -103,7 +104,7 @@ def test_a_call_whose_caller_has_given_up_is_not_begun(
 
 def test_what_a_killed_server_has_not_begun_goes_to_another(serve: Make, client: Make, router: Router) -> None:
     caller = client("fatal")
-    with program("server", "native", router.url, "fatal", "node-1") as doomed:
+    with program("server", "native", router.url, "fatal", "node-1", "1", "hoards") as doomed:
         doomed.expect("listening")
         for n in range(10):
             caller.cast({}, "hold", n=n)

@@ -8,6 +8,7 @@ from typing import Any
 import oslo_messaging
 import pytest
 from endpoints import Endpoint
+from hoarding import HoardingServer
 from processes import Router, eventually, routers_of_mesh
 
 Make = Callable[..., Any]
@@ -28,7 +29,7 @@ def routers(request: pytest.FixtureRequest) -> Iterator[list[Router]]:
 def test_what_was_not_begun_is_begun_once(routers: list[Router], transport: Make, client: Make) -> None:
     first, endpoint = routers[0], Endpoint()
     target = oslo_messaging.Target(topic="slow", server="node-1")
-    server = oslo_messaging.get_rpc_server(transport(first.url), target, [endpoint])
+    server = oslo_messaging.get_rpc_server(transport(first.url), target, [endpoint], server_cls=HoardingServer)
     server.start(override_pool_size=1)
     caller = client("slow", over=transport(first.url.replace("127.0.0.1", "localhost")))
     for n in range(COUNT):
