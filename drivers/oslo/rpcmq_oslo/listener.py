@@ -75,7 +75,7 @@ class RpcmqListener(Listener):
         self._timer: threading.Timer | None = None
         self._stopped = False
         self._consumers: list[MessageConsumer] = []
-        #: Those that have left since, and may have something to answer.
+        #: Consumers that have left since, and may have something to answer.
         self._former: list[MessageConsumer] = []
         with ExitStack() as undo:
             undo.callback(self.cleanup)

@@ -1,4 +1,4 @@
-"""How many workers a server of oslo.messaging has: it may have been started with others than its configuration says."""
+"""The number of workers of a server of oslo.messaging, which may be another one than its configuration says."""
 
 from __future__ import annotations
 

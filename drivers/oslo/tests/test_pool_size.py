@@ -115,9 +115,7 @@ class Held:
 
 
 @pytest.mark.parametrize("size", [1, 3])
-def test_notifications_beyond_the_workers_wait_in_the_router(
-    conf: Any, router: Router, begin: Make, size: int
-) -> None:
+def test_notifications_beyond_the_workers_wait_in_the_router(conf: Any, router: Router, begin: Make, size: int) -> None:
     name, endpoint = f"own-notes-{size}", Held()
     transport = oslo_messaging.get_notification_transport(conf, router.url)
     targets = [oslo_messaging.Target(topic=name)]

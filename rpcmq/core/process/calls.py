@@ -29,8 +29,8 @@ __all__ = ["STREAM_WINDOW", "Calls"]
 STREAM_WINDOW = 16
 #: Most items of a stream that were not read: a few times as many, for another consumer of it begins with so many again.
 _MAX_UNREAD = 8 * STREAM_WINDOW
-#: Grace after the deadline in which a caller waits for the router to explain the timeout (seconds); of a call that is
-#: made while there is no router nobody else can say why.
+#: Grace after the deadline in which a caller waits for the router to explain the timeout (seconds); while there is no
+#: router nobody else can say why.
 _GRACE = 0.5
 #: Lateness of a tick (seconds) from which on this process was held up: it then gives the router that grace anew.
 _LATE = 0.5
@@ -60,6 +60,8 @@ class Calls:
         self.counters: Counter[str] = Counter()
         #: Nothing is overdue before then (monotonic seconds): this process was held up.
         self._not_before = 0.0
+        #: Whether there is a router, or its loss has not been looked at.
+        self._had_router = False
         #: The streams that go with calls.
         self.streams = SentStreams(uplink, self.open, self.counters)
         for kind in (Kind.REPLY, Kind.FAULT, Kind.END, Kind.CONFIRM, Kind.ANSWER, Kind.REGISTERED, Kind.SUBSCRIBED):
@@ -240,6 +242,7 @@ class Calls:
 
     def welcome(self, now: float, welcome: Welcome) -> None:
         """Handle WELCOME. If the router does not know us, decide about messages in flight."""
+        self._had_router = True
         if not welcome.resumed:
             resend(now, welcome, self._uplink, self._table, self.casts)
             self.declarations.tell_again(now)
@@ -248,9 +251,21 @@ class Calls:
 
     def tick(self, now: float) -> None:
         """End calls that the router should have ended by now, or without keep-alives; then tick the casts."""
+        if self._had_router and not self._uplink.ready:
+            self._await_router_no_longer()
+            self._had_router = False
         if not self._is_catching_up(now):
             self._end_overdue(now)
         self.casts.tick(now)
+
+    def _await_router_no_longer(self) -> None:
+        """The router is gone: calls end at their deadlines, unless one is there by then."""
+        for call in self.open.values():
+            before = call.slot
+            if call.timeout is not None and before is not None and not call.flags & _STREAM:
+                self._table.check_at(call, call.sent_at + call.timeout)
+                if call.slot is not before:
+                    before.pop(call.key, None)
 
     def _end_overdue(self, now: float) -> None:
         for call in self._wheel.expire(now):

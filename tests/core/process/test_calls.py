@@ -152,6 +152,22 @@ def test_a_call_that_is_made_without_connection_ends_at_its_deadline(process):
     assert str(connected_in_time.error) == "why"
 
 
+def test_a_call_whose_router_is_lost_ends_at_its_deadline(process):
+    alone, connected_in_time = (process.start(now=100.0, timeout=timeout) for timeout in (1.0, 10.0))
+    assert process.calls.next_deadline() >= 101.5
+    process.uplink.lost(100.5)
+    process.calls.tick(100.5)
+    assert 101.0 <= process.calls.next_deadline() < 101.2
+    process.calls.tick(101.2)
+    assert isinstance(alone.error, CallTimeout) and not connected_in_time.done
+    process.connect(now=105.0)
+    process.calls.tick(110.2)
+    assert not connected_in_time.done
+    assert 110.5 <= process.calls.next_deadline() < 110.7
+    process.error(connected_in_time.key, Outcome.TIMEOUT, 110.3)
+    assert str(connected_in_time.error) == "why"
+
+
 def test_a_call_with_neither_timeout_nor_answer_goes_on(process):
     call = process.start(timeout=None)
     assert parse(process.sent()[0]).ttl == NO_TTL

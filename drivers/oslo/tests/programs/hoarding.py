@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from oslo_messaging.rpc.server import RPCServer
@@ -15,5 +16,12 @@ class HoardingServer(RPCServer):
     def _create_listener(self) -> Any:
         listener = super()._create_listener()
         start = listener.start
-        listener.start = lambda callback: start(lambda messages: callback(messages))
+
+        def start_unseen(callback: Callable[[list[Any]], None]) -> None:
+            def call(messages: list[Any]) -> None:
+                callback(messages)
+
+            start(call)
+
+        listener.start = start_unseen
         return listener
