@@ -152,6 +152,11 @@ class LimitSettings:
     fetches_for_address: int = setting(
         100, integer(0), "requests of one address, at one front end, for which origins are asked at a time; 0: no bound"
     )
+    unread_bytes: int = setting(
+        512 * _MIB,
+        size(16 * _MIB),
+        "of responses that clients of one front end have yet to read, of all together; then the slowest is cut off",
+    )
 
 
 @dataclass(frozen=True)

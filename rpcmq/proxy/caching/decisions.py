@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from itertools import pairwise
 
 from rpcmq.proxy.caching.entry import StoredResponse
 from rpcmq.proxy.messages import RequestHead, ResponseHead
@@ -20,6 +21,7 @@ __all__ = [
     "Resend",
     "Serve",
     "Span",
+    "goes_back",
     "plan_size",
 ]
 
@@ -41,6 +43,12 @@ order.
 def plan_size(plan: BodyPlan) -> int:
     """Return the bytes of the body that ``plan`` describes."""
     return sum(len(piece) if isinstance(piece, bytes) else piece.stop - piece.start for piece in plan)
+
+
+def goes_back(plan: BodyPlan) -> bool:
+    """Whether ``plan`` has a part of the body after a later one, or twice, so that it cannot be cut while it passes."""
+    spans = [piece for piece in plan if isinstance(piece, Span)]
+    return any(later.start < earlier.stop for earlier, later in pairwise(spans))
 
 
 class ForwardReason(Enum):

@@ -7,7 +7,7 @@ from dataclasses import replace
 from rpcmq.proxy.caching.cache_status import forwarded, with_status
 from rpcmq.proxy.caching.conditions import is_strong
 from rpcmq.proxy.caching.dates import format_date, parse_date
-from rpcmq.proxy.caching.decisions import Answer, Deliver, Forward, Outcome, Refresh, Resend, Serve
+from rpcmq.proxy.caching.decisions import Answer, Deliver, Forward, Outcome, Refresh, Resend, Serve, goes_back
 from rpcmq.proxy.caching.directives import request_directives
 from rpcmq.proxy.caching.entry import StoredResponse
 from rpcmq.proxy.caching.freshness import remaining, stale_life
@@ -201,6 +201,9 @@ def _presented(forward: Forward, delivered: Deliver, now: float, policy: CachePo
     bare = replace(delivered.response, headers=delivered.response.headers.without({"content-length"}))
     head, body = present(forward.client_request, bare, size, now, policy)
     if head.status == delivered.response.status:
+        return delivered
+    if body is not None and goes_back(body):
+        # The body would have to be held; Range may be ignored (RFC 9110 section 14.2).
         return delivered
     return replace(delivered, response=head, body=body)
 

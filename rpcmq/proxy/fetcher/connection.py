@@ -13,7 +13,7 @@ from gevent.socket import create_connection
 from rpcmq.proxy.fetcher.responses import MalformedResponse, ResponseParser
 from rpcmq.proxy.http.errors import TruncatedBody
 
-__all__ = ["OriginConnection", "OriginResponse", "OriginStalled", "OriginUnreachable", "StaleConnection"]
+__all__ = ["CHUNK_BYTES", "OriginConnection", "OriginResponse", "OriginStalled", "OriginUnreachable", "StaleConnection"]
 
 #: Bytes that are read, and handed on, at once.
 CHUNK_BYTES = 256 * 1024

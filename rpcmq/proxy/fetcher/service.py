@@ -14,6 +14,7 @@ from rpcmq import Client, Service
 from rpcmq.client.limited_log import RateLimitedLog
 from rpcmq.errors import RpcError
 from rpcmq.proxy.answers import Answer, failure
+from rpcmq.proxy.fetcher.connection import CHUNK_BYTES
 from rpcmq.proxy.fetcher.fetch import Fetched, FetchFailed, fetch
 from rpcmq.proxy.fetcher.health import HealthChecks
 from rpcmq.proxy.fetcher.origins import Origins
@@ -131,17 +132,32 @@ class Fetcher:
             parser.status, parser.reason, parser.fields, first, self._name, token, parser.ends_with_connection
         )
 
-    def rest(self, token: str) -> Iterator[bytes]:
-        """Yield what follows the beginning of a body; an error within it is raised at its place."""
+    def rest(self, token: str, most: int) -> Iterator[bytes]:
+        """Yield what follows the beginning of a body; an error within it is raised at its place.
+
+        Args:
+            most: bytes of a piece.
+        """
         fetched, _ = self._rests.pop(token, (None, 0.0))
         if fetched is None:
             raise TimeoutError("the rest of the body was given up, because nobody had asked for it")
         try:
-            yield from fetched.response.body()
+            for piece in fetched.response.body():
+                if len(piece) <= most:
+                    yield piece
+                else:
+                    for start in range(0, len(piece), most):
+                        yield piece[start : start + most]
         except TruncatedBody as error:
             fetched.origin.has_failed()
             raise ConnectionError(str(error)) from None
         finally:
+            fetched.close()
+
+    def drop(self, token: str) -> None:
+        """Give up what follows the beginning of a body, which nobody wants."""
+        fetched, _ = self._rests.pop(token, (None, 0.0))
+        if fetched is not None:
             fetched.close()
 
     def statistics(self) -> dict[str, Any]:
@@ -206,9 +222,13 @@ class _Endpoint:
             raise TimeoutError(answer.reason) if answer.failed == 504 else ConnectionError(answer.reason)
         return answer.to_list()
 
-    def rest(self, ctx: Any, token: str) -> Iterator[bytes]:
+    def rest(self, ctx: Any, token: str, most: int = CHUNK_BYTES) -> Iterator[bytes]:
         """See :meth:`Fetcher.rest`."""
-        return self._fetcher.rest(token)
+        return self._fetcher.rest(token, max(most, 1))
+
+    def drop(self, ctx: Any, token: str) -> None:
+        """See :meth:`Fetcher.drop`."""
+        self._fetcher.drop(token)
 
     def statistics(self, ctx: Any) -> dict[str, Any]:
         """See :meth:`Fetcher.statistics`."""

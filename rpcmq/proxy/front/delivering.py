@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 
 from rpcmq.proxy.caching import Deliver
 from rpcmq.proxy.caching.decisions import plan_size
-from rpcmq.proxy.front.fetching import NoResponse, OriginAnswer
+from rpcmq.proxy.front.fetching import STREAM_BYTES, NoResponse, OriginAnswer
 from rpcmq.proxy.front.flights import Flight, Landing
 from rpcmq.proxy.front.plans import cut_passing
 from rpcmq.proxy.front.serving import content_length, is_bodiless, send_cut
@@ -45,18 +45,43 @@ def deliver(
         else:
             if flight is not None and writer is None:
                 flight.land(Landing())
-            _pass_on(exchange, answer, delivery, writer, flight)
+            with _room(exchange) as size:
+                _pass_on(exchange, answer, delivery, writer, flight, size)
     finally:
         if writer is not None:
             writer.abort()  # does nothing to one that is committed
         answer.close()
 
 
+@contextmanager
+def _room(exchange: Exchange | None) -> Iterator[int]:
+    """Reserve memory for a response that its client may read slowly, and give the bytes that may be on their way.
+
+    Raises:
+        NoResponse: there is none.
+    """
+    if exchange is None:
+        yield STREAM_BYTES[0]
+        return
+    size = exchange.begin_stream(STREAM_BYTES)
+    if not size:
+        raise NoResponse(503, "too many responses are being read slowly (limits.unread_bytes)")
+    try:
+        yield size
+    finally:
+        exchange.end_stream()
+
+
 def _pass_on(
-    exchange: Exchange | None, answer: OriginAnswer, delivery: Deliver, writer: Writer | None, flight: Flight | None
+    exchange: Exchange | None,
+    answer: OriginAnswer,
+    delivery: Deliver,
+    writer: Writer | None,
+    flight: Flight | None,
+    stream_bytes: int,
 ) -> None:
     head = delivery.response
-    chunks = _stored(answer.body(), writer)
+    chunks = _stored(answer.body(stream_bytes), writer)
     try:
         first = next(chunks, None)
     except TruncatedBody as error:

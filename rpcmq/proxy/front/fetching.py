@@ -7,6 +7,8 @@ from contextlib import closing
 from time import time
 from typing import Any
 
+import gevent
+
 from rpcmq import Address, Client
 from rpcmq.errors import (
     CallTimeout,
@@ -25,7 +27,7 @@ from rpcmq.proxy.http.errors import TruncatedBody
 from rpcmq.proxy.messages import ResponseHead
 from rpcmq.proxy.settings import FetchSettings
 
-__all__ = ["Fetching", "NoResponse", "OriginAnswer"]
+__all__ = ["STREAM_BYTES", "Fetching", "NoResponse", "OriginAnswer"]
 
 _SAFE = frozenset(("GET", "HEAD", "OPTIONS"))
 #: Seconds beyond those that a fetcher takes at most.
@@ -34,6 +36,13 @@ _MARGIN = 5.0
 _START_SECONDS = 3.0
 #: Longest wait for a piece of a body (seconds). Origins that stall are given up by their fetcher before.
 _PIECE_SECONDS = 90.0
+_DROP_SECONDS = 5.0
+
+
+#: Items of a stream that a caller of rpcmq lets come before it has taken them.
+STREAM_WINDOW = 16
+#: Bytes of a response that may be on their way to a client, much memory or little being free.
+STREAM_BYTES = (STREAM_WINDOW * 256 * 1024, STREAM_WINDOW * 16 * 1024)
 
 
 class NoResponse(Exception):
@@ -60,7 +69,10 @@ class OriginAnswer:
         responded_at: time of the wall clock at which it came.
     """
 
-    __slots__ = ("_client", "_rest", "first", "has_end", "head", "is_whole", "requested_at", "responded_at")
+    __slots__ = (
+        "_address", "_client", "_rest", "_token", "first", "has_end", "head", "is_whole", "requested_at",
+        "responded_at",
+    )  # fmt: skip
 
     def __init__(self, client: Client, topic: str, answer: Answer, requested_at: float) -> None:
         self.head = ResponseHead(answer.status, answer.headers, answer.reason)
@@ -70,17 +82,22 @@ class OriginAnswer:
         self.requested_at = requested_at - answer.lead
         self.responded_at = time()
         self._client = client
+        self._address = Address(topic, answer.server)
+        self._token = answer.token
         self._rest: Iterator[bytes] | None = None
-        if not self.is_whole:
-            message = {"method": "rest", "args": {"token": answer.token}}
-            self._rest = client.multicall(None, Address(topic, answer.server), message, _PIECE_SECONDS)
 
-    def body(self) -> Iterator[bytes]:
+    def body(self, stream_bytes: int = STREAM_BYTES[0]) -> Iterator[bytes]:
         """Yield all of the body.
+
+        Args:
+            stream_bytes: that may be on their way.
 
         Raises:
             TruncatedBody: the rest does not come.
         """
+        if not self.is_whole:
+            args = {"token": self._token, "most": stream_bytes // STREAM_WINDOW}
+            self._rest = self._client.multicall(None, self._address, {"method": "rest", "args": args}, _PIECE_SECONDS)
         if self.first:
             yield self.first
         if self._rest is None:
@@ -97,6 +114,14 @@ class OriginAnswer:
         """Take no more of the body."""
         if self._rest is not None:
             self._rest.close()  # type: ignore[attr-defined]  # as above
+        elif not self.is_whole:
+            gevent.spawn(self._drop)
+
+    def _drop(self) -> None:
+        try:
+            self._client.call(None, self._address, {"method": "drop", "args": {"token": self._token}}, _DROP_SECONDS)
+        except RpcError:
+            pass  # the fetcher drops it by itself a little later
 
 
 class Fetching:

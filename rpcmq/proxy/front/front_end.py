@@ -247,6 +247,8 @@ class FrontEnd:
             "connections_refused": counters.refused_connections,
             "requests_refused": {str(status): count for status, count in sorted(counters.refused_requests.items())},
             "clients_too_slow": counters.too_slow,
+            "clients_cut_off": self._server.unread.cut_off,
+            "unread_bytes": self._server.unread.total,
             "handshakes_failed": counters.handshakes_failed,
             "fetched": self._fetching.sent,
             "fetches_failed": self._fetching.failed,
@@ -264,17 +266,18 @@ class FrontEnd:
     def _samples(self) -> Iterator[Sample]:
         yield from self._metrics.samples()
         status = self.status()
-        for name in ("connections", "requests_under_way"):
+        for name in ("connections", "requests_under_way", "unread_bytes"):
             yield f"rpcmq_proxy_{name}", {}, status[name]
         yield "rpcmq_proxy_fetchers", {}, len(status["fetchers"])
         for name in (
-            "connections_accepted", "connections_refused", "clients_too_slow", "handshakes_failed", "fetched",
-            "fetches_failed", "fetches_refused", "collapsed", "purges", "purges_missed", "access_log_lines_dropped",
+            "connections_accepted", "connections_refused", "clients_too_slow", "clients_cut_off", "handshakes_failed",
+            "fetched", "fetches_failed", "fetches_refused", "collapsed", "purges", "purges_missed",
+            "access_log_lines_dropped",
         ):  # fmt: skip
             yield f"rpcmq_proxy_{name}_total", {}, status[name]
         for refused, count in status["requests_refused"].items():
             yield "rpcmq_proxy_requests_refused_total", {"status": refused}, count
-        for name in ("entries", "size_bytes", "max_bytes"):
+        for name in ("entries", "size_bytes", "max_bytes", "is_storing"):
             yield f"rpcmq_proxy_store_{name}", {}, status["store"][name]
-        for name in ("hits", "misses", "stored", "evicted", "removed", "failed", "corrupt"):
+        for name in ("hits", "misses", "stored", "evicted", "removed", "failed", "corrupt", "disk_full"):
             yield f"rpcmq_proxy_store_{name}_total", {}, status["store"][name]

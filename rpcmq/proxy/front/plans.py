@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import pairwise
 
 from rpcmq.proxy.caching import BodyPlan
-from rpcmq.proxy.http.errors import HttpError
 
 __all__ = ["cut", "cut_passing"]
-
-#: Bytes that are held for a plan that goes back in a body that passes.
-_MOST_HELD = 64 * 1024 * 1024
 
 
 def cut(plan: BodyPlan, body: bytes) -> bytes:
@@ -26,13 +21,9 @@ def cut_passing(plan: BodyPlan, chunks: Iterable[bytes]) -> Iterator[list[bytes]
 
     Every chunk is taken, so that whoever iterates can store all of them.
 
-    Raises:
-        HttpError: the plan goes back in a body that is too long to be held.
+    Args:
+        plan: one that does not go back in the body (:func:`rpcmq.proxy.caching.decisions.goes_back`).
     """
-    spans = [piece for piece in plan if not isinstance(piece, bytes)]
-    if any(later.start < earlier.stop for earlier, later in pairwise(spans)):
-        yield from _cut_held(plan, chunks)
-        return
     pieces = list(plan)
     at = 0
     for chunk in chunks:
@@ -53,15 +44,3 @@ def cut_passing(plan: BodyPlan, chunks: Iterable[bytes]) -> Iterator[list[bytes]
         at = end
         yield taken
     yield [piece for piece in pieces if isinstance(piece, bytes)]
-
-
-def _cut_held(plan: BodyPlan, chunks: Iterable[bytes]) -> Iterator[list[bytes]]:
-    held: list[bytes] = []
-    size = 0
-    for chunk in chunks:
-        size += len(chunk)
-        if size > _MOST_HELD:
-            raise HttpError("ranges of a body out of their order, too far apart")
-        held.append(chunk)
-        yield []
-    yield [cut(plan, b"".join(held))]

@@ -18,7 +18,8 @@ from rpcmq.proxy.http.exchange import Exchange
 
 __all__ = ["tunnel"]
 
-_CHUNK = 64 * 1024
+#: Bytes of each way that a tunnel holds for a side that is slow.
+_CHUNK = 16 * 1024
 _HEAD_BYTES = 64 * 1024
 _ATTEMPTS = 3
 #: Seconds that the other side of a tunnel has when one has ended.
@@ -40,14 +41,20 @@ def tunnel(exchange: Exchange, origins: Origins, *, trust_forwarded: bool) -> No
         return
     try:
         upstream = connection.socket
-        answer = _ask(
-            connection, origin_head("GET", request_lines("GET", head.target, fields), 0), site.first_byte_seconds
-        )
+        asked = origin_head("GET", request_lines("GET", head.target, fields), 0)
+        try:
+            answer = _ask(connection, asked, site.first_byte_seconds)
+        except (TimeoutError, BlockingIOError):
+            exchange.send_error(504, "The origin did not answer in time.", closes=True)
+            return
+        except OSError:
+            exchange.send_error(502, "The origin did not answer.", closes=True)
+            return
         status = answer[9:12]
-        exchange.status = int(status) if status.isdigit() else 502
         if not answer.startswith(b"HTTP/1.1 ") or b"\r\n\r\n" not in answer:
             exchange.send_error(502, "The origin sent no response of HTTP.", closes=True)
             return
+        exchange.status = int(status) if status.isdigit() else 502
         downstream, rest = exchange.tunnel()
         downstream.sendall(answer)
         exchange.is_finished = True

@@ -17,6 +17,7 @@ from rpcmq.proxy.http.exchange import Exchange
 from rpcmq.proxy.http.heads import error_head, response_bytes
 from rpcmq.proxy.http.limits import Limits
 from rpcmq.proxy.http.requests import Request, RequestParser
+from rpcmq.proxy.http.unread import SMALL_BYTES, UnreadBytes
 
 __all__ = ["ConnectionCounters", "ServerConnection"]
 
@@ -54,11 +55,13 @@ class ServerConnection:
 
     Args:
         handler: answers a request; an error that it raises ends the connection.
+        unread: counts what waits for the clients of all connections.
     """
 
     __slots__ = (
-        "_counters", "_handler", "_is_moving", "_is_reading", "_limits", "_mark", "_mark_moved", "_moved", "_parser",
-        "_served", "_socket", "_turn", "deadline", "expired", "is_busy", "is_last", "is_lost", "peer", "scheme",
+        "_counters", "_handler", "_has_stream", "_is_moving", "_is_reading", "_limits", "_mark", "_mark_moved",
+        "_moved", "_parser", "_served", "_socket", "_turn", "_unread", "deadline", "expired", "is_busy", "is_last",
+        "is_lost", "peer", "scheme",
     )  # fmt: skip
 
     def __init__(
@@ -68,6 +71,7 @@ class ServerConnection:
         handler: Callable[[Exchange], None],
         limits: Limits,
         counters: ConnectionCounters,
+        unread: UnreadBytes,
     ) -> None:
         self._socket = sock
         self.peer = peer
@@ -75,6 +79,8 @@ class ServerConnection:
         self._handler = handler
         self._limits = limits
         self._counters = counters
+        self._unread = unread
+        self._has_stream = False
         self._parser = RequestParser(limits)
         self._served = 0
         self._turn = 0
@@ -172,9 +178,9 @@ class ServerConnection:
                     self._refuse(RefusedRequest(408, f"its head took longer than {limits.header_seconds:g} seconds"))
                 return None
             parser.feed(data)
+            self._take_turn(len(data))
             if requests:
                 return requests.popleft()
-            self._take_turn(len(data))
             if parser.in_head and not has_begun:
                 has_begun = True
                 self.deadline = monotonic() + limits.header_seconds
@@ -277,6 +283,16 @@ class ServerConnection:
         Raises:
             ClientGone: it cannot be sent.
         """
+        if len(data) <= SMALL_BYTES and not self._has_stream:
+            self._send(data)
+            return
+        self._unread.begin_write(self, len(data))
+        try:
+            self._send(data)
+        finally:
+            self._unread.end_write(self)
+
+    def _send(self, data: bytes) -> None:
         self._is_moving = True
         try:
             sent = self._socket.send(data if len(data) <= _SEND_BYTES else memoryview(data)[:_SEND_BYTES])
@@ -294,6 +310,21 @@ class ServerConnection:
             raise ClientGone(f"the client cannot be written to: {error}") from None
         finally:
             self._is_moving = False
+
+    def begin_stream(self, sizes: tuple[int, int]) -> int:
+        """Reserve room for a response that comes as a stream: see :meth:`UnreadBytes.begin_stream`."""
+        self._has_stream = True
+        return self._unread.begin_stream(self, sizes)
+
+    def end_stream(self) -> None:
+        """Give that room back."""
+        self._has_stream = False
+        self._unread.end_stream(self)
+
+    def cut_off(self) -> None:
+        """End the connection, whose client reads too slowly while others need the memory."""
+        _log.warning("the client %s is cut off: of all it reads slowest, and limits.unread_bytes is reached", self.peer)
+        self._expire()
 
     def _take_turn(self, size: int) -> None:
         # A socket that is always ready never lets go of the loop by itself.

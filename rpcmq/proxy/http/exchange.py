@@ -27,6 +27,12 @@ class ClientConnection(Protocol):
     def write(self, data: bytes) -> None:
         """Send ``data``."""
 
+    def begin_stream(self, sizes: tuple[int, int]) -> int:
+        """Reserve room for a response that comes as a stream; see :class:`rpcmq.proxy.http.unread.UnreadBytes`."""
+
+    def end_stream(self) -> None:
+        """Give that room back."""
+
     def hand_over(self) -> tuple[Any, bytes]:
         """Give the socket away, and what has come and was not parsed."""
 
@@ -200,6 +206,16 @@ class Exchange:
         else:
             self.flush()
         self.is_finished = True
+
+    def begin_stream(self, sizes: tuple[int, int]) -> int:
+        """Reserve room for a response that comes as a stream; return which of ``sizes`` (bytes, the larger first)
+        there is, 0 if none. Call :meth:`end_stream` in the end.
+        """
+        return self._connection.begin_stream(sizes)
+
+    def end_stream(self) -> None:
+        """Give that room back."""
+        self._connection.end_stream()
 
     def tunnel(self) -> tuple[Any, bytes]:
         """Take over the connection; return its socket and the bytes that came after the request."""

@@ -28,6 +28,8 @@ class Limits:
         requests_for_connection: after which a connection is closed.
         fetches_for_address: requests of one address of clients for which origins are asked, at a time and of one
             process; a further one is answered with 503. 0: no bound.
+        unread_bytes: of responses that clients have yet to read, of all of them together and of one process, apart from
+            pieces up to 16 KiB; beyond it the client that reads slowest is cut off.
     """
 
     target_bytes: int = 8 * _KIB
@@ -42,3 +44,4 @@ class Limits:
     connections_for_address: int = 1_000
     requests_for_connection: int = 100_000
     fetches_for_address: int = 100
+    unread_bytes: int = 512 * _KIB * _KIB

@@ -17,6 +17,7 @@ from rpcmq.errors import ConfigError
 from rpcmq.proxy.http.connection import ConnectionCounters, ServerConnection
 from rpcmq.proxy.http.exchange import Exchange
 from rpcmq.proxy.http.limits import Limits
+from rpcmq.proxy.http.unread import UnreadBytes
 
 __all__ = ["HttpServer", "listen"]
 
@@ -74,6 +75,7 @@ class HttpServer:
         self._is_draining = False
         self._checker: Any = None
         self.counters = ConnectionCounters()
+        self.unread = UnreadBytes(limits.unread_bytes)
 
     @property
     def open_connections(self) -> int:
@@ -136,7 +138,7 @@ class HttpServer:
             self._refuse(sock, context is None)
             return
         self._by_address[address] = open_here + 1
-        connection = ServerConnection(sock, address, self._handler, limits, counters)
+        connection = ServerConnection(sock, address, self._handler, limits, counters, self.unread)
         connection.is_last = self._is_draining
         self._connections.add(connection)
         try:

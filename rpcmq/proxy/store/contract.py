@@ -29,6 +29,8 @@ class StoreStatistics:
         removed: stored responses that were purged, or too old.
         failed: operations that the disk or the server failed; each was a miss, or a body that was not stored.
         corrupt: stored responses that were found damaged, and were removed.
+        disk_full: times at which stored responses gave way because the disk was full, though the store was not.
+        is_storing: whether the disk takes what is to be stored, as far as is known.
     """
 
     entries: int
@@ -41,6 +43,8 @@ class StoreStatistics:
     removed: int
     failed: int
     corrupt: int
+    disk_full: int = 0
+    is_storing: bool = True
 
 
 class Body(Protocol):

@@ -20,6 +20,7 @@ class Counters:
     removed: int = 0
     failed: int = 0
     corrupt: int = 0
+    disk_full: int = 0
 
     def looked_up(self, *, is_found: bool) -> None:
         """Count a look-up."""

@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 
-from rpcmq.proxy.store.folder import Folder, is_unfinished
+from rpcmq.proxy.store.folder import Folder, is_unfinished, room_of
 
 __all__ = ["Evictor"]
 
@@ -47,25 +47,44 @@ class Evictor:
         for _ in range(_MOST):
             if used <= self._max_bytes:
                 return True
-            if not self._candidates:
-                self._sample()
-            if not self._candidates:
+            if not self._has_candidates():
                 return False
-            used = self._remove(*self._candidates.pop(), used)
+            _, used = self._remove(*self._candidates.pop(), used)
         return used <= self._max_bytes
 
-    def _remove(self, used_at: float, path: str, used: int) -> int:
+    def remove(self, size: int) -> bool:
+        """Remove files of ``size`` bytes together, or all that there are; return whether any went.
+
+        Raises:
+            OSError: the disk does not let it.
+        """
+        gone = 0
+        for _ in range(_MOST):
+            if gone >= size or not self._has_candidates():
+                break
+            gone += self._remove(*self._candidates.pop(), 0)[0]
+        return gone > 0
+
+    def _has_candidates(self) -> bool:
+        if not self._candidates:
+            self._sample()
+        return bool(self._candidates)
+
+    def _remove(self, used_at: float, path: str, used: int) -> tuple[int, int]:
+        """Remove a file unless it was used since it became a candidate; return the bytes of the disk that it took, and
+        the bytes that all take now: ``used`` if it was not removed.
+        """
         try:
-            if os.stat(path).st_mtime > used_at:
-                # It was used since it became a candidate.
-                return used
+            status = os.stat(path)
         except FileNotFoundError:
-            return used
+            return 0, used
+        if status.st_mtime > used_at:
+            return 0, used
         left = self._folder.unlink(path)
         if left is None:
-            return used
+            return 0, used
         self._on_evicted()
-        return left
+        return room_of(status.st_size), left
 
     def _sample(self) -> None:
         found: list[tuple[float, str]] = []

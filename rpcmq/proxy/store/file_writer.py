@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -9,6 +10,7 @@ from zlib import crc32
 
 from rpcmq.proxy.caching.entry import StoredResponse
 from rpcmq.proxy.store.contract import STEP_BYTES
+from rpcmq.proxy.store.disk import Disk
 from rpcmq.proxy.store.file_format import Layout, new_layout, whole_file, write_all, write_head
 from rpcmq.proxy.store.folder import room_of
 
@@ -16,6 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 __all__ = ["FileWriter", "Owner"]
+
+#: Attempts to write a block on a disk that others fill as fast as room is made.
+_ATTEMPTS = 8
 
 
 class Owner(Protocol):
@@ -31,22 +36,21 @@ class Owner(Protocol):
             OSError: the disk does not let it.
         """
 
-    def failed(self) -> None:
-        """Count an operation that the disk failed."""
-
 
 class FileWriter:
     """Writes a body block by block into a file that nobody else knows.
 
     Args:
         owner: the store.
+        disk: of the store.
         entry: the head.
         tmp: the path of the file.
         descriptor: of the file, which is empty.
     """
 
-    def __init__(self, owner: Owner, entry: StoredResponse, tmp: Path, descriptor: int) -> None:
+    def __init__(self, owner: Owner, disk: Disk, entry: StoredResponse, tmp: Path, descriptor: int) -> None:
         self._owner = owner
+        self._disk = disk
         self._entry = entry
         self._tmp = tmp
         self._layout: Layout | None = None
@@ -79,9 +83,9 @@ class FileWriter:
         self._waiting.clear()
         try:
             os.unlink(self._tmp)
-        except OSError:
+        except OSError as error:
             # The folder is gone, or another process has cleared it away.
-            self._owner.failed()
+            self._disk.failed(error)
         self._release()
 
     def __del__(self) -> None:
@@ -94,9 +98,9 @@ class FileWriter:
         try:
             if step():
                 return True
-        except OSError:
+        except OSError as error:
             # A disk that is full or fails: the body goes to the client only.
-            self._owner.failed()
+            self._disk.refused(error)
         self.abort()
         return False
 
@@ -120,7 +124,7 @@ class FileWriter:
         position = self._layout.body_at + self._body
         if not self._reserve(position + len(block)):
             return False
-        write_all(self._descriptor, block, position)
+        self._write(block, position)
         self._table += crc32(block).to_bytes(4)
         self._body += len(block)
         return True
@@ -141,7 +145,7 @@ class FileWriter:
         data = whole_file(entry, body)
         if not self._reserve(len(data)):
             return False
-        write_all(self._descriptor, data, 0)
+        self._write(data, 0)
         return True
 
     def _write_end(self, layout: Layout, entry: StoredResponse, last: bytes) -> bool:
@@ -150,9 +154,19 @@ class FileWriter:
         layout = Layout(layout.slot, self._body, crc32(self._table))
         if not self._reserve(layout.size):
             return False
-        write_all(self._descriptor, bytes(self._table), layout.table_at)
+        self._write(bytes(self._table), layout.table_at)
         write_head(self._descriptor, layout, entry)
         return True
+
+    def _write(self, data: bytes, position: int) -> None:
+        for _ in range(_ATTEMPTS):
+            try:
+                write_all(self._descriptor, data, position)
+                return
+            except OSError as error:
+                if not self._disk.push_out(error, len(data), self._room):
+                    raise
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def _reserve(self, size: int) -> bool:
         more = room_of(size) - self._room

@@ -7,12 +7,14 @@ import fcntl
 import os
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from rpcmq.proxy.caching.entry import StoredResponse
 from rpcmq.proxy.caching.purge import Purge, PurgeKind
 from rpcmq.proxy.store.contract import StoreStatistics
 from rpcmq.proxy.store.counters import Counters
+from rpcmq.proxy.store.disk import Disk
 from rpcmq.proxy.store.eviction import Evictor
 from rpcmq.proxy.store.file_format import DamagedFile, FileBody, read_file, replace_head
 from rpcmq.proxy.store.file_writer import FileWriter
@@ -63,6 +65,7 @@ class FileStore:
         self._touch_seconds = touch_seconds
         self._counters = Counters()
         self._evictor = Evictor(self._folder, max_bytes, self._evicted)
+        self._disk = Disk(self._folder, self._evictor, self._counters)
         self._log = PurgeLog(self._folder.purges)
         self._is_maintaining = False
 
@@ -72,9 +75,9 @@ class FileStore:
         for path in self._places(key):
             try:
                 entry = self._head(path)
-            except OSError:
+            except OSError as error:
                 # A disk that fails does not have it.
-                self._counters.failed += 1
+                self._disk.failed(error)
                 continue
             if entry is not None and entry.key == key:
                 found.append(entry)
@@ -90,8 +93,8 @@ class FileStore:
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
             return None
-        except OSError:
-            self._counters.failed += 1
+        except OSError as error:
+            self._disk.failed(error)
             return None
         try:
             layout, stored = read_file(descriptor)
@@ -102,8 +105,8 @@ class FileStore:
                 return body
         except DamagedFile:
             self._damaged(path)
-        except OSError:
-            self._counters.failed += 1
+        except OSError as error:
+            self._disk.failed(error)
         finally:
             if descriptor >= 0:
                 os.close(descriptor)
@@ -113,10 +116,18 @@ class FileStore:
         """Begin to store the response of ``entry``."""
         if entry.body_size > self._max_bytes or not entry.variant.isalnum():
             return None
+        if not self._disk.may_store():
+            return None
+        place = self._folder.place(entry.key, entry.variant)
         try:
-            return FileWriter(self, entry, *self._folder.create(self._folder.place(entry.key, entry.variant)))
-        except OSError:
-            self._counters.failed += 1
+            try:
+                return FileWriter(self, self._disk, entry, *self._folder.create(place))
+            except OSError as error:
+                if not self._disk.push_out(error, PAGE, PAGE):
+                    raise
+            return FileWriter(self, self._disk, entry, *self._folder.create(place))
+        except OSError as error:
+            self._disk.refused(error)
             return None
 
     def refresh(self, entry: StoredResponse) -> bool:
@@ -130,16 +141,16 @@ class FileStore:
             return False
         except DamagedFile:
             self._damaged(path)
-        except OSError:
-            self._counters.failed += 1
+        except OSError as error:
+            self._disk.failed(error)
         return False
 
     def remove(self, key: str) -> int:
         """Remove all stored responses of ``key``."""
         try:
             count = sum(map(self._unlink, self._folder.places(key)))
-        except OSError:
-            self._counters.failed += 1
+        except OSError as error:
+            self._disk.failed(error)
             return 0
         self._counters.removed += count
         return count
@@ -153,8 +164,8 @@ class FileStore:
                 count = self._purge_url(purge)
             if is_log_long:
                 self._shorten_log()
-        except OSError:
-            self._counters.failed += 1
+        except OSError as error:
+            self._disk.failed(error)
         return count
 
     def _log_purge(self, purge: Purge) -> bool:
@@ -163,7 +174,7 @@ class FileStore:
             try:
                 return self._log.add(purge)
             except OSError as error:
-                self._counters.failed += 1
+                self._disk.failed(error)
                 if error.errno != errno.ENOSPC or not self._evictor.make_room(self._max_bytes + PAGE):
                     break
         # All processes are told of a purge: each looks it up in its own memory. The next maintenance removes the files.
@@ -182,8 +193,8 @@ class FileStore:
                     if now - self._folder.swept_at >= self._sweep_seconds or self._has_unswept():
                         yield from self._sweep(now)
                     self._forget_purges(now - _UNDER_WAY_SECONDS)
-        except OSError:
-            self._counters.failed += 1
+        except OSError as error:
+            self._disk.failed(error)
         finally:
             self._is_maintaining = False
 
@@ -193,7 +204,7 @@ class FileStore:
             size, entries = self._folder.usage()
         except OSError:
             size, entries = 0, 0
-        return self._counters.statistics(entries, size, self._max_bytes)
+        return replace(self._counters.statistics(entries, size, self._max_bytes), is_storing=self._disk.is_storing)
 
     def close(self) -> None:
         """Let go of the folder."""
@@ -205,8 +216,8 @@ class FileStore:
         """Take ``size`` bytes of room, making some if need be; return whether there is so much."""
         try:
             return self._evictor.make_room(self._folder.account(size))
-        except OSError:
-            self._counters.failed += 1
+        except OSError as error:
+            self._disk.failed(error)
             return size < 0
 
     def publish(self, entry: StoredResponse, tmp: Path) -> bool:
@@ -221,13 +232,10 @@ class FileStore:
         os.rename(tmp, path)
         self._folder.account(-replaced, 0 if replaced else 1)
         self._counters.stored += 1
+        self._disk.stored()
         if entry.selecting and not replaced:
             self._drop_variants(entry.key)
         return True
-
-    def failed(self) -> None:
-        """Count an operation that the disk failed."""
-        self._counters.failed += 1
 
     def _head(self, path: Path) -> StoredResponse | None:
         """Return the head in the file at ``path``; None: there is none, or it is purged, and goes."""
@@ -289,8 +297,8 @@ class FileStore:
     def _places(self, key: str) -> list[Path]:
         try:
             return self._folder.places(key)
-        except OSError:
-            self._counters.failed += 1
+        except OSError as error:
+            self._disk.failed(error)
             return []
 
     def _drop_variants(self, key: str) -> None:
@@ -319,8 +327,8 @@ class FileStore:
         """Remove a file; return whether it was there."""
         try:
             return self._folder.unlink(path) is not None
-        except OSError:
-            self._counters.failed += 1
+        except OSError as error:
+            self._disk.failed(error)
             return False
 
     def _sweep(self, now: float) -> Iterator[None]:
@@ -359,8 +367,8 @@ class FileStore:
             return room
         except DamagedFile:
             self._damaged(path)
-        except OSError:
-            self._counters.failed += 1
+        except OSError as error:
+            self._disk.failed(error)
         return room
 
     def _swept_unfinished(self, path: Path) -> int:

@@ -168,3 +168,17 @@ def test_spans_are_those_of_a_plain_reading(pairs: list[tuple[int, int]], size: 
 def test_any_text_is_ranges_or_not(value: str) -> None:
     satisfiable(parse_ranges(f"bytes={value}", 10), 10)
     satisfiable(parse_ranges(value, 10), 10)
+
+
+@pytest.mark.parametrize(
+    ("ranges", "status"),
+    [("bytes=0-1,4-5", 206), ("bytes=4-5,0-1", 200), ("bytes=0-4,3-5", 200), ("bytes=-2,0-1", 200)],
+)
+def test_ranges_of_a_body_that_passes_are_never_held_for_their_order(ranges: str, status: int) -> None:
+    cache = SmallCache(reply(FRESH, BODY), reply(FRESH | {"ETag": '"b"', "Content-Length": "10"}, BODY))
+    cache.get()
+    cache.age(200)
+    passed = cache.get({"Range": ranges})
+    assert passed.status == status and (status == 206 or passed.body == BODY)
+    # From the store they come in the order in which they were asked for.
+    assert cache.get({"Range": ranges}).status == 206

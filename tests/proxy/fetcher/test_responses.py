@@ -96,6 +96,14 @@ def test_malformed_responses_are_refused(data: bytes) -> None:
         parsed(data)
 
 
+def test_a_reason_without_an_end_is_refused() -> None:
+    parser = ResponseParser()
+    for piece in (b"HTTP/1.1 200 ", *[b"x" * 10_000] * 13):
+        parser.feed(piece)
+    with pytest.raises(MalformedResponse, match="its reason is too long"):
+        parser.feed(b"x" * 10_000)
+
+
 def test_a_head_without_an_end_is_refused() -> None:
     with pytest.raises(MalformedResponse, match="no end"):
         parsed(OK + b"X: ", *([b"a" * 10_000] * 40))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import gevent
 import pytest
 
 from rpcmq.proxy.settings import AccessLogSettings
@@ -49,6 +51,36 @@ def test_a_refused_websocket_is_an_ordinary_answer(world: World) -> None:
     front_end = world.start(saying(b"no", (), 403))
     fields = [("Connection", "Upgrade"), ("Upgrade", "websocket")]
     assert ask(front_end, "/ws", fields).status == 403
+
+
+@pytest.mark.parametrize(
+    ("status", "answer"),
+    [
+        pytest.param(502, b"220 mail.example ESMTP\r\n\r\n", id="another protocol"),
+        pytest.param(502, b"", id="an end"),
+        pytest.param(502, b"HTTP/1.1 101 Switching\r\nX: " + b"x" * 70_000, id="a head without an end"),
+        pytest.param(504, None, id="a byte now and then"),
+    ],
+)
+def test_an_origin_that_does_not_answer_a_websocket_is_a_bad_gateway(
+    world: World, status: int, answer: bytes | None
+) -> None:
+    def trickle(sock: Any) -> None:
+        with suppress(OSError):
+            while True:
+                sock.sendall(b"H")
+                gevent.sleep(0.05)
+
+    def say(sock: Any) -> None:
+        sock.sendall(answer)
+        if answer:
+            sock.recv(1)  # nothing is sent while it waits
+
+    with raw_origin(trickle if answer is None else say) as url:
+        world.configure(url, first_byte_seconds=0.5)
+        front_end = world.front_end()
+        fields = [("Connection", "Upgrade"), ("Upgrade", "websocket")]
+        assert ask(front_end, "/ws", fields).status == status
 
 
 @pytest.mark.parametrize("form", ["combined", "json"])

@@ -101,6 +101,49 @@ def test_nobody_waits_for_a_client_that_reads_slowly(world: World) -> None:
         assert ask(front_end, "/a").is_hit
 
 
+def test_slow_readers_have_a_bound_in_bytes(world: World) -> None:
+    body = bytes(range(256)) * (1 << 15)
+    front_end = world.start(
+        saying(body, [("Cache-Control", "no-store")]), limits={"min_rate": 0, "unread_bytes": 1 << 20}
+    )
+    with ExitStack() as stack:
+        for number in range(4):
+            sock = stack.enter_context(connect_to(front_end))
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            sock.sendall(request_bytes("GET", f"/slow{number}"))
+            eventually(lambda number=number: front_end.status()["fetched"] == number + 1)  # type: ignore[misc]
+        # The slowest of them have to make room, but not for one that begins as soon as they do.
+        eventually(lambda: ask(front_end, "/quick").body == body, 2 * SECONDS)
+        assert front_end.status()["clients_cut_off"] >= 1 and front_end.status()["unread_bytes"] <= 1 << 20
+    eventually(lambda: front_end.status()["unread_bytes"] == 0, SECONDS)
+
+
+def test_where_nobody_can_make_room_a_long_response_is_refused(world: World) -> None:
+    go = Event()
+    front_end = world.start(in_parts(go), limits={"unread_bytes": 400 * 1024})
+    waiting = gevent.spawn(ask, front_end, "/first")
+    eventually(lambda: front_end.status()["unread_bytes"] == 256 * 1024)
+    refused = ask(front_end, "/second")
+    assert refused.status == 503 and refused.headers.get("retry-after") == "1"
+    go.set()
+    assert len(waiting.get(timeout=SECONDS).body) == 600_000
+    assert len(ask(front_end, "/second").body) == 600_000
+    assert front_end.status()["clients_cut_off"] == 0
+
+
+def in_parts(go: Event) -> Any:
+    """Answer with a long body, of which the end has to wait."""
+
+    def answer(exchange: Exchange) -> None:
+        exchange.start(ResponseHead(200, Headers((("Cache-Control", "no-store"),))), 600_000)
+        exchange.write(bytes(300_000))
+        go.wait(SECONDS)
+        exchange.write(bytes(300_000))
+        exchange.finish()
+
+    return answer
+
+
 def test_connections_need_files(world: World, caplog: pytest.LogCaptureFixture) -> None:
     world.configure(limits={"connections": 1 << 30})
     most = limits_of(world.settings).connections
