@@ -17,6 +17,8 @@ __all__ = ["CHUNK_BYTES", "OriginConnection", "OriginResponse", "OriginStalled",
 
 #: Bytes that are read, and handed on, at once.
 CHUNK_BYTES = 256 * 1024
+#: Beginning of the response with which some servers close a connection that nobody has used for long.
+_TIMED_OUT = (b"HTTP/1.1 408", b"HTTP/1.0 408")
 
 
 class OriginUnreachable(Exception):
@@ -47,6 +49,8 @@ class OriginConnection:
     def __init__(self, address: tuple[str, int], context: Any, server_name: str, connect_seconds: float) -> None:
         self.uses = 0
         self.idle_since = 0.0
+        #: Whether its origin has said something that nobody had asked for.
+        self.has_said_more = False
         self._is_tls = context is not None
         sock: Any = None
         try:
@@ -67,21 +71,22 @@ class OriginConnection:
         sock = self.socket
         try:
             # Below the layer of TLS.
-            data = sock._sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+            data = sock._sock.recv(len(_TIMED_OUT[0]), socket.MSG_PEEK | socket.MSG_DONTWAIT)
         except BlockingIOError:
             return not self._is_tls or not sock.pending()
         except OSError:
             return False
-        return bool(data) and self._is_tls and self._has_no_more_than_tickets()
-
-    def _has_no_more_than_tickets(self) -> bool:
-        self.socket.settimeout(0.0)
-        try:
-            self.socket.recv(1)
-        except (BlockingIOError, SSLWantReadError):
-            return True  # what came was of TLS itself
-        except OSError:
-            pass  # it is of no use
+        if not data:
+            return False
+        if self._is_tls:
+            sock.settimeout(0.0)
+            try:
+                data = sock.recv(len(_TIMED_OUT[0]))
+            except (BlockingIOError, SSLWantReadError):
+                return True  # what came was of TLS itself: tickets
+            except OSError:
+                return False
+        self.has_said_more = bool(data) and data not in _TIMED_OUT
         return False
 
     def exchange(

@@ -53,6 +53,8 @@ class Fetched:
             self.origin.keep(connection)
         else:
             connection.close()
+        if parser.has_more:
+            self.origin.has_said_more()
 
 
 def fetch(

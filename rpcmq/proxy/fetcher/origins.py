@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Iterable, Sequence
 from time import monotonic
@@ -14,6 +15,11 @@ from rpcmq.proxy.fetcher.connection import OriginConnection
 from rpcmq.proxy.settings import OriginUrl, SiteSettings
 
 __all__ = ["Origin", "Origins"]
+
+#: Seconds for which no connection is kept to an origin that says more than it was asked for.
+_DISTRUST_SECONDS = 600.0
+
+_log = logging.getLogger("rpcmq.proxy")
 
 
 class Origin:
@@ -35,6 +41,7 @@ class Origin:
         self._context = context
         self._idle: deque[OriginConnection] = deque()
         self._down_until = 0.0
+        self._distrusted_until = 0.0
 
     @property
     def name(self) -> str:
@@ -75,15 +82,34 @@ class Origin:
             if connection.idle_since >= oldest and connection.is_usable():
                 return connection
             connection.close()
+            if connection.has_said_more:
+                self.has_said_more()
         name = self.url.host if site.host == "" else site.host.rpartition(":")[0] or site.host
         return OriginConnection((self.url.host, self.url.port), self._context, name, site.connect_seconds)
 
     def keep(self, connection: OriginConnection) -> None:
         """Keep a connection that can be used again."""
-        connection.idle_since = monotonic()
+        connection.idle_since = now = monotonic()
+        if now < self._distrusted_until:
+            connection.close()
+            return
         self._idle.append(connection)
         if len(self._idle) > self._site.keep_connections:
             self._idle.popleft().close()
+
+    def has_said_more(self) -> None:
+        """Note that it has sent bytes that nobody had asked for: for a while no connection to it is used again.
+
+        Such bytes may come when the next request has just been sent, and would then be taken for its response.
+        """
+        now = monotonic()
+        if now >= self._distrusted_until:
+            _log.warning(
+                "the origin %s of %s sent more than its response has: for %g s no connection to it is kept",
+                self.name, self._site.name, _DISTRUST_SECONDS,
+            )  # fmt: skip
+        self._distrusted_until = now + _DISTRUST_SECONDS
+        self.close_idle()
 
     def close_old(self) -> None:
         """Close those that were not used for long."""

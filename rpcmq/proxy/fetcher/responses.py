@@ -34,6 +34,7 @@ class ResponseParser:
         chunks: of the body, not taken yet.
         is_complete: whether all of it has come.
         may_reuse: whether the connection can be used again once it is complete.
+        has_more: whether something came behind it.
     """
 
     def __init__(self, *, is_head: bool = False) -> None:
@@ -47,7 +48,7 @@ class ResponseParser:
         self.ends_with_connection = False
         self.chunks: list[bytes] = []
         self.is_complete = False
-        self.may_reuse = False
+        self.may_reuse = self.has_more = False
         self._size = 0
         #: Bytes since anything whole has come, and those of the body with and without its frames.
         self._silent = self._raw = self._received = 0
@@ -63,7 +64,7 @@ class ResponseParser:
             MalformedResponse: it is none of HTTP/1.1, or too large a head.
         """
         if self.is_complete:
-            self.may_reuse = False  # nobody asked for more
+            self._more_came()
             return
         had_head = self.has_head
         try:
@@ -74,14 +75,14 @@ class ResponseParser:
                 raise MalformedResponse("it switched protocols, which nobody asked for") from None
         except httptools.HttpParserCallbackError as error:
             if self._has_ended():
-                self.may_reuse = False  # of more than one response
+                self._more_came()
                 return
             cause = error.__context__
             raise cause if isinstance(cause, MalformedResponse) else MalformedResponse("cannot be parsed") from None
         except httptools.HttpParserError as error:
             if not self._has_ended():
                 raise MalformedResponse(str(error)) from None
-            self.may_reuse = False
+            self._more_came()
         self._check_size(len(data), had_head)
 
     def _check_size(self, size: int, had_head: bool) -> None:
@@ -103,6 +104,9 @@ class ResponseParser:
     def _has_ended(self) -> bool:
         return self.is_complete
 
+    def _more_came(self) -> None:
+        self.may_reuse, self.has_more = False, True
+
     def end(self) -> bool:
         """Note that the connection has ended; return whether the response is whole."""
         if self.has_head and self.ends_with_connection:
@@ -121,7 +125,6 @@ class ResponseParser:
     def on_message_begin(self) -> None:
         """See httptools."""
         if self.is_complete:
-            self.may_reuse = False
             raise MalformedResponse("more than one response came")
         self._has_moved = True
         self._status_text = b""

@@ -196,7 +196,7 @@ class FrontEnd:
         begun = perf_counter()
         cache = "error"
         try:
-            if exchange.request.upgrade == b"websocket" and exchange.request.method == b"GET":
+            if exchange.request.wants_websocket:
                 cache = "tunnel"
                 self._tunnel(exchange)
             else:

@@ -140,8 +140,8 @@ class ServerConnection:
                 return
             while (request := self._next()) is not None and self._answer(request):
                 pass
-        except (ClientGone, OSError):
-            pass  # nobody is there to be told
+        except (ClientGone, RefusedRequest, OSError):
+            pass  # nobody is there to be told, or the answer is there and the rest of its request is refused
         finally:
             self._close()
 

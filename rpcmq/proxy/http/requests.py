@@ -75,6 +75,11 @@ class Request:
         """Whether there is a body, be it empty because it is chunked."""
         return self.length is None or self.length > 0
 
+    @property
+    def wants_websocket(self) -> bool:
+        """Whether its client asks for WebSocket; of HTTP/1.0 that is ignored (RFC 9110 section 7.8)."""
+        return self.upgrade == b"websocket" and self.method == b"GET" and self.is_http_11
+
     def header(self, name: bytes) -> bytes | None:
         """Return the value of the first field ``name`` (in lower case); None: there is none."""
         for each, value in self.headers:
@@ -157,7 +162,7 @@ class RequestParser:
         httptools takes all that follows its head for that protocol, and so the body, too.
         """
         request = self._new
-        if request.upgrade == b"websocket" and request.method == b"GET":
+        if request.wants_websocket:
             self._is_last = True  # the bytes that follow are of that protocol if it is agreed upon
             self.rest = rest
             return b""
@@ -228,7 +233,7 @@ class RequestParser:
         _read_fields(request)
         if request.upgrade and not parser.should_upgrade():
             request.upgrade = b""  # Connection does not name it (RFC 9110 section 7.8)
-        if request.upgrade == b"websocket" and request.method == b"GET" and request.has_body:
+        if request.wants_websocket and request.has_body:
             raise RefusedRequest(400, "a request for WebSocket has no body")
         _check_target(request)
         if request.length is not None and request.length > self._limits.body_bytes:

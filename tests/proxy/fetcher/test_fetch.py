@@ -265,6 +265,44 @@ def test_bytes_that_come_after_a_response_are_not_the_next_response(tmp_path: Pa
         origins.close()
 
 
+@pytest.mark.parametrize(
+    ("more", "connections"),
+    [
+        pytest.param(OK + b"Content-Length: 4\r\n\r\nevil", 4, id="a response"),
+        pytest.param(b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\n\r\n", 2, id="a timeout"),
+    ],
+)
+def test_an_origin_that_has_said_more_than_it_was_asked_has_its_connections_kept_no_more(
+    more: bytes, connections: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It might say it when the next request has just been sent."""
+    accepted: list[Any] = []
+    added = Event()
+
+    def serve(sock: Any, peer: Any) -> None:
+        accepted.append(sock)
+        is_first = len(accepted) == 1
+        with sock:
+            while sock.recv(65536):
+                sock.sendall(OK + b"Content-Length: 2\r\n\r\nab")
+                if is_first:
+                    gevent.sleep(0.01)
+                    sock.sendall(more)
+                    added.set()
+
+    server = StreamServer(("127.0.0.1", 0), serve)
+    server.start()
+    try:
+        origins = origins_of(OriginUrl("http", "127.0.0.1", int(server.server_port or 0)))
+        assert got(origins) == (200, b"ab") and added.wait(30.0)
+        assert [got(origins) for _ in range(3)] == [(200, b"ab")] * 3
+        assert len(accepted) == connections
+        assert ("sent more than its response has" in caplog.text) is (connections == 4)
+        origins.close()
+    finally:
+        server.stop(0.0)
+
+
 def test_a_connection_is_not_used_again_after_head_whose_body_may_still_come(start: Callable[..., Origin]) -> None:
     origin = start(saying(b"hello"))
     origins = origins_of(origin.url)

@@ -86,6 +86,13 @@ def test_nothing_is_read_behind_the_last_request() -> None:
     assert len(parser.requests) == 1 and parser.refused is None
 
 
+def test_a_request_of_http_1_0_asks_for_no_other_protocol() -> None:
+    data = b"GET /%d HTTP/1.0\r\nConnection: upgrade, keep-alive\r\nUpgrade: websocket\r\n\r\n"
+    parser = parsed(data % 1 + data % 2)
+    assert [request.wants_websocket for request in parser.requests] == [False, False] and parser.refused is None
+    assert [request.target for request in parser.requests] == [b"/1", b"/2"] and parser.rest == b""
+
+
 def test_a_request_to_upgrade_to_something_unknown_is_an_ordinary_one() -> None:
     data = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: h2c\r\n\r\nGET /2 HTTP/1.1\r\nHost: a\r\n\r\n"
     assert [request.target for request in parsed(data).requests] == [b"/", b"/2"]

@@ -165,6 +165,19 @@ def test_a_body_has_a_lowest_rate() -> None:
         assert everything(sock).startswith(b"HTTP/1.1 408 ")
 
 
+def test_a_body_that_nobody_wants_and_that_comes_too_slowly_ends_the_connection_in_silence(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def refuse(exchange: Exchange) -> None:
+        exchange.send(HEAD, b"")
+
+    with serving(refuse, min_rate=1000, rate_seconds=0.2) as served:
+        answer = served.said(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\nabc")
+        assert answer.startswith(b"HTTP/1.1 200 ") and answer.endswith(b"\r\n\r\n")
+        eventually(lambda: served.server.counters.too_slow == 1)
+    assert not caplog.records
+
+
 def test_a_client_that_reads_nothing_is_cut_off() -> None:
     sent = []
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rpcmq.proxy.store import FileStore, disk, file_writer
+from rpcmq.proxy.store import FileStore, disk, file_format, file_writer
 from tests.proxy.store.entries import body_of, entry, put
 
 ROOM = 64 << 20
@@ -27,7 +27,7 @@ class SmallDisk:
         self._size = size
         self.others = 0
         self.error = errno.ENOSPC
-        self._write = file_writer.write_all
+        self._write = file_format.write_all
 
     def write_all(self, descriptor: int, data: bytes, position: int) -> None:
         taken = sum(path.stat().st_size for path in self._folder.glob("??/??/*"))
