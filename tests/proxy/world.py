@@ -235,9 +235,10 @@ def ask(
     method: str = "GET",
     body: bytes = b"",
     listener: str = "http",
-    host: str = "a.example",
+    host: str = "",
 ) -> Reply:
     """Send one request over a connection of its own."""
+    host = host or ("localhost" if listener == "admin" else "a.example")
     with connect_to(front_end, listener) as sock:
         sock.sendall(request_bytes(method, target, fields, body, host))
         return read_reply(sock, is_head=method == "HEAD")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from enum import Enum
+from math import isfinite
 from typing import Any
 
 from rpcmq.proxy.caching.entry import StoredResponse
@@ -79,8 +80,9 @@ class Purge:
             MalformedPurge: there is none.
         """
         try:
-            return cls(
-                PurgeKind(value["kind"]), str(value["value"]), float(value["at"]), bool(value.get("soft", False))
-            )
+            at = float(value["at"])
+            if not isfinite(at):
+                raise ValueError("its time is none")
+            return cls(PurgeKind(value["kind"]), str(value["value"]), at, bool(value.get("soft", False)))
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise MalformedPurge(f"no purge: {error!r}") from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 import json
+import re
 from collections.abc import Callable, Mapping
 from time import time
 from typing import Any
@@ -16,6 +17,8 @@ from rpcmq.proxy.http.exchange import Exchange
 from rpcmq.proxy.messages import Headers, RequestHead, ResponseHead
 
 __all__ = ["Admin"]
+
+_LOCAL = re.compile(rb"(?:localhost|[0-9.]+|\[[0-9a-f:.]+\]|)(?::[0-9]+)?")
 
 
 class Admin:
@@ -50,6 +53,9 @@ class Admin:
             exchange.send_error(401, "This needs the header 'Authorization: Bearer' with front.admin_token.")
         elif request.header(b"origin") is not None:
             exchange.send_error(403, "Pages in browsers have no business here.")
+        elif not self._token and not _is_local(request.host):
+            # A page's own host may lead here by its name server.
+            exchange.send_error(403, "Without front.admin_token this is served for localhost and addresses only.")
         elif path == "/purge" and request.method == b"POST":
             self._purge(exchange, query)
         elif request.method not in (b"GET", b"HEAD"):
@@ -115,6 +121,11 @@ def _normalised(url: str, policy: CachePolicy, *, is_prefix: bool) -> str:
         root = cache_key(RequestHead("GET", "/", Headers(), parts.scheme, parts.netloc), policy)
         return root[:-1] + target
     return cache_key(RequestHead("GET", target, Headers(), parts.scheme, parts.netloc), policy)
+
+
+def _is_local(host: bytes) -> bool:
+    """Whether a Host is localhost, or an address: a name that no name server can have lead elsewhere."""
+    return _LOCAL.fullmatch(host) is not None
 
 
 def _send_json(exchange: Exchange, status: int, value: Mapping[str, Any]) -> None:

@@ -20,6 +20,7 @@ __all__ = ["tunnel"]
 
 #: Bytes of each way that a tunnel holds for a side that is slow.
 _CHUNK = 16 * 1024
+_TURN_BYTES = 256 * 1024
 _HEAD_BYTES = 64 * 1024
 _ATTEMPTS = 3
 #: Seconds that the other side of a tunnel has when one has ended.
@@ -119,8 +120,14 @@ def _copy(source: Any, target: Any, exchange: Exchange | None = None) -> bool:
         exchange: counts the bytes.
     """
     try:
+        turn = 0
         while data := source.recv(_CHUNK):
             target.sendall(data)
+            turn += len(data)
+            if turn >= _TURN_BYTES:
+                # Sockets that are always ready never let go of the loop by themselves.
+                turn = 0
+                gevent.sleep(0)
             if exchange is not None:
                 exchange.sent += len(data)
         socket.socket.shutdown(target._sock, socket.SHUT_WR)

@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 
-from rpcmq.proxy.store.folder import Folder, is_unfinished, room_of
+from rpcmq.proxy.store.folder import Folder, is_branch, is_stored, room_of
 
 __all__ = ["Evictor"]
 
@@ -98,14 +98,14 @@ class Evictor:
         self._candidates = found[-min(_CANDIDATES, max(1, len(found) // 2)) :]
 
     def _some_leaves(self) -> list[Path]:
-        outer = [name for name in os.listdir(self._folder.path) if len(name) == 2]
+        outer = [name for name in os.listdir(self._folder.path) if is_branch(name)]
         random.shuffle(outer)
         leaves: list[Path] = []
         for name in outer:
             try:
-                inner = os.listdir(self._folder.path / name)
-            except FileNotFoundError:
-                # It has just been removed.
+                inner = [each for each in os.listdir(self._folder.path / name) if is_branch(each)]
+            except (FileNotFoundError, NotADirectoryError):
+                # It has just been removed, or is none of this store.
                 continue
             random.shuffle(inner)
             # Several of one branch only where there are few branches.
@@ -123,7 +123,7 @@ def _files(leaf: Path) -> list[tuple[float, str]]:
             files = list(entries)
         if not files:
             os.rmdir(leaf)
-        found = [(entry.stat().st_mtime, entry.path) for entry in files if not is_unfinished(entry.name)]
+        found = [(entry.stat().st_mtime, entry.path) for entry in files if is_stored(entry.name)]
     except OSError:
         # It, or a file of it, has just been removed, or it has got one.
         return []

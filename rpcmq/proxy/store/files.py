@@ -18,7 +18,7 @@ from rpcmq.proxy.store.disk import Disk
 from rpcmq.proxy.store.eviction import Evictor
 from rpcmq.proxy.store.file_format import DamagedFile, FileBody, read_file, replace_head
 from rpcmq.proxy.store.file_writer import FileWriter
-from rpcmq.proxy.store.folder import PAGE, Folder, is_unfinished, room_of
+from rpcmq.proxy.store.folder import PAGE, Folder, is_stored, is_unfinished, room_of
 from rpcmq.proxy.store.purge_log import PurgeLog
 
 __all__ = ["FileStore"]
@@ -342,6 +342,8 @@ class FileStore:
             for path in _files(leaf):
                 if is_unfinished(path.name):
                     size += self._swept_unfinished(path)
+                    continue
+                if not is_stored(path.name):
                     continue
                 room = self._swept(path, now)
                 size += room

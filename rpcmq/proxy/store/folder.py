@@ -13,15 +13,18 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
+import re
+import stat
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import blake2b
 from pathlib import Path
 
-__all__ = ["PAGE", "Folder", "is_unfinished", "room_of"]
+__all__ = ["PAGE", "Folder", "is_branch", "is_stored", "is_unfinished", "room_of"]
 
 PAGE = 4096
 """Bytes in which a disk gives room."""
@@ -29,6 +32,9 @@ PAGE = 4096
 #: Attempts to make a file in a folder that others remove.
 _ATTEMPTS = 10
 _USAGE = struct.Struct(">qq")
+_BRANCH = re.compile(r"[0-9a-f]{2}")
+_STORED = re.compile(r"[0-9a-f]{36}-[0-9A-Za-z]+")
+_UNFINISHED = re.compile(r"\.[0-9]+-[0-9a-f]+-[0-9]+")
 
 
 def room_of(size: int) -> int:
@@ -36,9 +42,19 @@ def room_of(size: int) -> int:
     return -(-size // PAGE) * PAGE
 
 
+def is_branch(name: str) -> bool:
+    """Whether a folder of that name is one for stored responses: whatever else is there is left alone."""
+    return _BRANCH.fullmatch(name) is not None
+
+
+def is_stored(name: str) -> bool:
+    """Whether a file of that name is a stored response."""
+    return _STORED.fullmatch(name) is not None
+
+
 def is_unfinished(name: str) -> bool:
     """Whether a file of that name is a body that is still being written."""
-    return name.startswith(".")
+    return _UNFINISHED.fullmatch(name) is not None
 
 
 class Folder:
@@ -52,6 +68,9 @@ class Folder:
         self.path = Path(path)
         self.purges = self.path / "purges"
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if os.stat(self.path).st_mode & stat.S_IWOTH:
+            # Anybody could have responses of their own served, or have links followed.
+            raise OSError(errno.EPERM, "everybody may write there; have it written by its owner only (chmod 700)")
         self._usage = os.open(self.path / "usage", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self._maintenance = os.open(self.path / "maintenance", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self._numbers = 0
@@ -119,8 +138,7 @@ class Folder:
     def leaves(self) -> Iterator[Path]:
         """Yield the folders that may have stored responses."""
         for outer in _folders(self.path):
-            if len(outer.name) == 2:
-                yield from _folders(outer)
+            yield from _folders(outer)
 
     def usage(self) -> tuple[int, int]:
         """Return the bytes that all files take, those being written included, and the number of stored responses."""
@@ -186,6 +204,6 @@ def _locked(descriptor: int) -> Iterator[None]:
 def _folders(path: Path) -> list[Path]:
     try:
         with os.scandir(path) as entries:
-            return [Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False)]
+            return [Path(e.path) for e in entries if is_branch(e.name) and e.is_dir(follow_symlinks=False)]
     except FileNotFoundError:
         return []

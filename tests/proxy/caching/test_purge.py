@@ -84,6 +84,12 @@ def test_a_purge_travels(kind: PurgeKind) -> None:
     assert Purge.from_dict(purge.to_dict()) == purge
 
 
+@pytest.mark.parametrize("at", ["nan", "inf", float("nan"), float("inf"), -float("inf")])
+def test_a_purge_has_a_time(at: object) -> None:
+    with pytest.raises(MalformedPurge):
+        Purge.from_dict({"kind": "all", "value": "", "at": at})
+
+
 @given(
     st.recursive(st.none() | st.text() | st.floats() | st.booleans(), lambda inner: st.dictionaries(st.text(), inner))
 )

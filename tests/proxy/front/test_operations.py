@@ -131,3 +131,16 @@ def test_pages_in_browsers_and_strangers_cannot_purge(world: World) -> None:
         ([("Authorization", "Bearer secret"), ("Origin", "https://evil.example")], 403),
     ]:  # fmt: skip
         assert ask(front_end, "/purge?all=1", fields, method="POST", listener="admin").status == status
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost:8081", 200), ("127.0.0.1:8081", 200), ("[::1]:8081", 200), ("evil.example", 403),
+        ("127.0.0.1.evil.example", 403), ("localhost.evil.example:8081", 403),
+    ],
+)  # fmt: skip
+def test_without_a_token_no_name_of_others_leads_to_the_admin(world: World, host: str, status: int) -> None:
+    front_end = world.start(counting())
+    for method, target in (("POST", "/purge?all=1"), ("GET", "/metrics")):
+        assert ask(front_end, target, method=method, listener="admin", host=host).status == status

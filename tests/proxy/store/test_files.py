@@ -206,10 +206,31 @@ def test_foreign_files_are_no_responses(tmp_path: Path) -> None:
     maintain(store, 1.0)
 
 
+def test_whatever_else_is_in_the_folder_stays(tmp_path: Path) -> None:
+    others = [tmp_path / name for name in ("en/ab/page.html", "ab/cd/page.html", "ab/cd/.keep", "ab/ef.html", "cd")]
+    for path in others:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("mine")
+    (tmp_path / "de" / "ab").mkdir(parents=True)
+    (tmp_path / "en" / "empty").mkdir()
+    store = FileStore(tmp_path, 1 << 16)
+    for number in range(100):
+        assert put(store, entry(f"/{number}"), b"x" * 10_000) is not None
+    maintain(store, 1e10)
+    assert store.statistics().evicted and store.statistics().corrupt == 0
+    assert [path.read_text() for path in others] == ["mine"] * len(others) and (tmp_path / "en" / "empty").is_dir()
+
+
+def test_a_folder_that_everybody_may_write_is_refused(tmp_path: Path) -> None:
+    tmp_path.chmod(0o777)
+    with pytest.raises(OSError, match="everybody may write there"):
+        FileStore(tmp_path, ROOM)
+
+
 def test_bodies_that_nobody_goes_on_with_are_removed(tmp_path: Path) -> None:
     store = FileStore(tmp_path, ROOM)
     (tmp_path / "ab" / "cd").mkdir(parents=True)
-    old, new = tmp_path / "ab" / "cd" / ".old", tmp_path / "ab" / "cd" / ".new"
+    old, new = (tmp_path / "ab" / "cd" / f".1-a-{number}" for number in range(2))
     for path in (old, new):
         path.write_bytes(b"x" * 5000)
     os.utime(old, (1, 1))
