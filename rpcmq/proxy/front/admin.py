@@ -18,6 +18,7 @@ from rpcmq.proxy.messages import Headers, RequestHead, ResponseHead
 
 __all__ = ["Admin"]
 
+_AUTHORITY = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~-]+)(?::[0-9]{1,5})?")
 _LOCAL = re.compile(rb"(?:localhost|[0-9.]+|\[[0-9a-f:.]+\]|)(?::[0-9]+)?")
 
 
@@ -90,7 +91,10 @@ def purge_of(query: str, policy: CachePolicy, now: float) -> Purge:
     Raises:
         ValueError: it asks for none; the text says why.
     """
-    arguments = dict(parse_qsl(query, keep_blank_values=True))
+    given = parse_qsl(query, keep_blank_values=True)
+    arguments = dict(given)
+    if len(arguments) != len(given):
+        raise ValueError("an argument is given twice: send a request for each")
     soft = arguments.pop("soft", "0")
     if soft not in ("0", "1"):
         raise ValueError("soft is 0 or 1")
@@ -109,8 +113,8 @@ def purge_of(query: str, policy: CachePolicy, now: float) -> Purge:
 
 def _normalised(url: str, policy: CachePolicy, *, is_prefix: bool) -> str:
     parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.netloc:
-        raise ValueError(f"{url!r} is no URL with https:// or http:// and a host")
+    if parts.scheme not in ("http", "https") or not _AUTHORITY.fullmatch(parts.netloc):
+        raise ValueError(f"{url!r} is no URL with https:// or http:// and a host, with a port if need be")
     target = url.partition("://")[2].removeprefix(parts.netloc)
     if is_prefix and not target:
         raise ValueError(f"{url!r} has no path: end it with '/'")

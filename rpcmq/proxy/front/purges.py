@@ -23,6 +23,7 @@ __all__ = ["Purges"]
 #: Seconds between two events that say how many purges a front end has sent.
 _TELL_SECONDS = 2.0
 _MAX_FRONT_ENDS = 10_000
+_NAME_LENGTH = 16
 
 
 class Purges:
@@ -102,7 +103,7 @@ class Purges:
     def _take(self, ctx: Any, topic: str, payload: Any) -> None:
         """Take an event of a front end; anything malformed is passed over."""
         try:
-            sender, number = str(payload["from"]), int(payload["number"])
+            sender, number = str(payload["from"])[:_NAME_LENGTH], int(payload["number"])
             purge = Purge.from_dict(payload["purge"]) if "purge" in payload else None
         except (KeyError, TypeError, ValueError, MalformedPurge) as error:
             self._log.warning("malformed", f"an event of {topic} is no purge: {error!r}")

@@ -18,7 +18,7 @@ from rpcmq.proxy.store.disk import Disk
 from rpcmq.proxy.store.eviction import Evictor
 from rpcmq.proxy.store.file_format import DamagedFile, FileBody, read_file, replace_head
 from rpcmq.proxy.store.file_writer import FileWriter
-from rpcmq.proxy.store.folder import PAGE, Folder, is_stored, is_unfinished, room_of
+from rpcmq.proxy.store.folder import PAGE, PLAIN, Folder, is_stored, is_unfinished, room_of
 from rpcmq.proxy.store.purge_log import PurgeLog
 
 __all__ = ["FileStore"]
@@ -90,7 +90,7 @@ class FileStore:
         """Open the body of ``entry``."""
         path = self._folder.place(entry.key, entry.variant)
         try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = os.open(path, os.O_RDONLY | PLAIN)
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -240,7 +240,7 @@ class FileStore:
     def _head(self, path: Path) -> StoredResponse | None:
         """Return the head in the file at ``path``; None: there is none, or it is purged, and goes."""
         try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = os.open(path, os.O_RDONLY | PLAIN)
         except FileNotFoundError:
             return None
         try:
@@ -256,7 +256,7 @@ class FileStore:
         return kept
 
     def _replace_head(self, path: Path, entry: StoredResponse) -> bool:
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDWR | PLAIN)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             if read_file(descriptor)[1].body_id != entry.body_id:

@@ -24,10 +24,13 @@ from contextlib import contextmanager
 from hashlib import blake2b
 from pathlib import Path
 
-__all__ = ["PAGE", "Folder", "is_branch", "is_stored", "is_unfinished", "room_of"]
+__all__ = ["PAGE", "PLAIN", "Folder", "is_branch", "is_stored", "is_unfinished", "room_of"]
 
 PAGE = 4096
 """Bytes in which a disk gives room."""
+
+PLAIN = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+"""Flags to open a stored response: no link is followed, and nobody waits for the other end of a pipe."""
 
 #: Attempts to make a file in a folder that others remove.
 _ATTEMPTS = 10

@@ -106,7 +106,21 @@ def test_a_purge_that_did_not_come_has_all_revalidated(world: World) -> None:
 
 @pytest.mark.parametrize(
     "query",
-    ["", "url=/a", "url=x", "prefix=http://a.example", "tag=", "all=0", "url=http://a/&tag=x", "soft=2&all=1", "x=y"],
+    [
+        "",
+        "url=/a",
+        "url=x",
+        "prefix=http://a.example",
+        "tag=",
+        "all=0",
+        "url=http://a/&tag=x",
+        "soft=2&all=1",
+        "x=y",
+        "url=http://a/&url=http://b/",
+        "url=http://u:p@a/x",
+        "prefix=http://a%00/",
+        "url=http://a:999999/",
+    ],
 )
 def test_a_purge_that_means_nothing_is_refused(world: World, query: str) -> None:
     status, answered = purge(world.start(counting()), query)

@@ -221,6 +221,23 @@ def test_whatever_else_is_in_the_folder_stays(tmp_path: Path) -> None:
     assert [path.read_text() for path in others] == ["mine"] * len(others) and (tmp_path / "en" / "empty").is_dir()
 
 
+@pytest.mark.parametrize("kind", ["link", "pipe", "folder"])
+def test_something_else_at_the_place_of_a_response_is_a_miss(tmp_path: Path, kind: str) -> None:
+    store = FileStore(tmp_path / "cache", ROOM)
+    stored = put(store, entry(), b"mine")
+    assert stored is not None
+    (path,) = files(tmp_path / "cache")
+    other = tmp_path / "other"
+    other.write_bytes(path.read_bytes())
+    path.unlink()
+    {"link": lambda: path.symlink_to(other), "pipe": lambda: os.mkfifo(path), "folder": path.mkdir}[kind]()
+    assert not store.find(KEY) and store.open(stored) is None and not store.refresh(stored)
+    maintain(store, 1.0)
+    again = put(store, entry(), b"again")
+    assert kind == "folder" or (again is not None and body_of(store, again) == b"again")
+    assert other.exists()
+
+
 def test_a_folder_that_everybody_may_write_is_refused(tmp_path: Path) -> None:
     tmp_path.chmod(0o777)
     with pytest.raises(OSError, match="everybody may write there"):
