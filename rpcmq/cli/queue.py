@@ -14,6 +14,7 @@ from rpcmq.cli.queue_controls import drain_command, pause_command, resume_comman
 from rpcmq.cli.queue_items import dead_command, drop_command, move_command, peek_command, retry_command
 from rpcmq.cli.queue_owners import ask, known, of_owners, say_silent, silent_code
 from rpcmq.cli.queue_periodic import periodic_command
+from rpcmq.cli.queue_salvage import salvage_command
 from rpcmq.cli.text import age, microseconds, plain
 
 __all__ = ["queue_command"]
@@ -148,6 +149,6 @@ def _tables(row: dict[str, Any]) -> Iterator[Table]:
 
 for _command in (
     peek_command, dead_command, retry_command, drop_command, move_command, pause_command, resume_command,
-    drain_command, set_command, periodic_command,
+    drain_command, set_command, periodic_command, salvage_command,
 ):  # fmt: skip
     queue_command.add_command(_command)

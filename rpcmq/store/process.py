@@ -16,6 +16,7 @@ import gc
 import json
 import os
 import select
+import shlex
 import signal
 import socket
 import sys
@@ -267,6 +268,13 @@ class _Server:
             raise _Gone from None
 
 
+def _with_remedy(error: StoreError, where: str) -> str:
+    """The text of the error; of a file that is damaged, with the command that saves what can be read of it."""
+    if is_database(where) or "restore" not in str(error):
+        return str(error)
+    return f"{error}, or save the rest of it: `rpcmq queue salvage {shlex.quote(where)} --to NEW`"
+
+
 def main(arguments: list[str]) -> int:
     """Serve the store of the command line; return the exit code: 2 if it cannot be used any more, after saying why."""
     # Its queue server says when it is over: a Ctrl-C, or a service manager that ends all processes, is for that.
@@ -285,8 +293,8 @@ def main(arguments: list[str]) -> int:
     except _Gone:
         return 0
     except (_Taken, StoreError) as error:
-        letter = TAKEN if isinstance(error, _Taken) else CANNOT
-        peer.sendall(frame(0, letter, encode_values("s", str(error))))
+        letter, text = (TAKEN, str(error)) if isinstance(error, _Taken) else (CANNOT, _with_remedy(error, where))
+        peer.sendall(frame(0, letter, encode_values("s", text)))
         return 2
     return 0
 

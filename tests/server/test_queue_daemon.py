@@ -291,7 +291,8 @@ def test_calls_go_on_where_the_store_cannot_be_used(flags: tuple[str, ...], tmp_
     (tmp_path / "queue" / "queue.db").write_bytes(b"no database, but a text that is long enough for a header" * 40)
     with router(*flags) as daemon:
         failed = daemon.wait_for("queue server failed")
-        what_to_do = "restore it from a copy, or move it away"
+        command = f"`rpcmq queue salvage {tmp_path / 'queue'} --to NEW`"
+        what_to_do = f"restore it from a copy, or move it away, or save the rest of it: {command}"
         assert f"queue.db: it is no SQLite database: {what_to_do}; started again in 60 s" in failed["message"]
         assert queue(daemon)["state"] == "unavailable" and "no SQLite database" in queue(daemon)["why"]
         assert page(daemon, "/healthz") == {"status": "ok"}
