@@ -12,13 +12,13 @@ import pytest
 
 from rpcmq.config import RouterConfig, describe_fields
 from rpcmq.core.common import session as link
+from rpcmq.core.common import stream_credit
 from rpcmq.core.common.topic_patterns import MAX_TOPIC_BYTES, MAX_TOPIC_WORDS
-from rpcmq.core.process import calls as caller
 from rpcmq.core.process import direct_links as peers
 from rpcmq.core.process import recent_messages, tickets
 from rpcmq.core.process.uplink import Uplink
 from rpcmq.core.process.uplink_states import TRANSITIONS, UplinkState
-from rpcmq.core.router import request_credit, view_rows
+from rpcmq.core.router import view_rows
 from rpcmq.core.router.actions import Answer
 from rpcmq.core.router.roundrobin import departures
 from rpcmq.core.router.router import Router
@@ -182,7 +182,9 @@ def test_annotations_name_what_the_numbers_mean(name: str) -> None:
         values = {label: value for label, value, _ in fields}
         header = header_of(fields)
         assert f"({Kind(header['kind']).name})" in values["kind"]
-        flags = [flag for flag, bit in FLAGS.items() if header["flags"] & bit]
+        # Without NOT_AGAIN the bits of TRIED are flags of their own.
+        known = FLAGS if header["flags"] & Flag.NOT_AGAIN else {**FLAGS, "TRIED": 0}
+        flags = [flag for flag, bit in known.items() if header["flags"] & bit]
         assert values["flags"].partition(" ")[2] == (f"({'+'.join(flags)})" if flags else "")
         assert header["ttl"] != NO_TTL or values["ttl"].endswith("(none)")
         if header["format"]:
@@ -327,9 +329,14 @@ def test_limits_without_a_setting_are_those_of_the_code() -> None:
     assert stated["messages in a batch"].startswith(f"{link.BATCH_MESSAGES} sent")
     acked = f"{link.ACK_MESSAGES} messages, {link.ACK_BYTES // 1024} KiB"
     assert stated["received and not acknowledged"] == acked
-    assert stated["items of a stream before a GRANT"] == str(caller.STREAM_WINDOW)
-    assert stated["items of a request's stream granted and not sent"] == str(request_credit.MAX_STREAM_ITEMS)
-    assert stated["bytes of them"] == f"{request_credit.MAX_STREAM_BYTES >> 20} MiB"
+    assert stated["items of a stream before a GRANT"] == str(stream_credit.UNASKED_ITEMS)
+    unasked = f"{stream_credit.UNASKED_BYTES >> 10} KiB"
+    assert stated["bytes of a stream before a GRANT, where they are counted"] == unasked
+    most = f"{stream_credit.MAX_STREAM_BYTES >> 20} MiB"
+    assert stated["items granted and not sent"] == str(stream_credit.MAX_STREAM_ITEMS)
+    assert stated["bytes of items granted and not sent"] == most
+    assert stated["items of a request's stream granted and not sent"] == str(stream_credit.MAX_STREAM_ITEMS)
+    assert stated["bytes of them"] == most
     assert stated["a topic or pattern of PubSub"] == f"{MAX_TOPIC_BYTES} bytes, {MAX_TOPIC_WORDS} words"
     assert stated["name of the class in a FAULT"] == f"{MAX_ERROR_BYTES} bytes"
     assert stated["consumers that are lost with one idempotent message"] == str(departures.MAX_ATTEMPTS)

@@ -108,7 +108,7 @@ def test_kinds_and_flags_keep_their_numbers():
     assert {name: value for name, value in vars(Flag).items() if name.isupper()} == {
         "DETACHED": 1, "FANOUT": 2, "MANDATORY": 4, "IDEMPOTENT": 8, "CONFIRM": 16, "RESENT": 32, "STREAM": 64,
         "ANSWER_WANTED": 128, "ACCEPTS_DILL": 256, "SEALED": 512, "NESTED": 1024, "NOT_AGAIN": 2048,
-        "TRIED": 0xF000, "HEDGED": 0x1000,
+        "TRIED": 0xF000, "HEDGED": 0x1000, "BYTE_CREDIT": 0x2000,
     }  # fmt: skip
 
 

@@ -28,7 +28,7 @@ from rpcmq.wire.hedge import HedgeTerms
 __all__ = ["Caller"]
 
 _REQUEST, _CAST = int(Kind.REQUEST), int(Kind.CAST)
-_CONFIRM, _STREAM = int(Flag.CONFIRM), int(Flag.STREAM)
+_CONFIRM = int(Flag.CONFIRM)
 
 
 class Caller:
@@ -126,7 +126,8 @@ class Caller:
             if not bridge.process.uplink.origin:
                 await self._ready(seconds)
             sender.check_router(seconds)
-            arguments = _REQUEST, ctx, topic, message, seconds, flags | _STREAM, sign_of_life, traceparent
+            all_flags = flags | self.bridge.process.calls.stream_flags
+            arguments = _REQUEST, ctx, topic, message, seconds, all_flags, sign_of_life, traceparent
             arguments_of_stream = StreamingCall, STREAMED
             if bridge.posts:
                 call = sender.start(*arguments, *arguments_of_stream)

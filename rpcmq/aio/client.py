@@ -36,7 +36,7 @@ __all__ = ["Client"]
 S = TypeVar("S")
 
 _REQUEST = int(Kind.REQUEST)
-_FANOUT, _STREAM, _MANDATORY = int(Flag.FANOUT), int(Flag.STREAM), int(Flag.MANDATORY)
+_FANOUT, _MANDATORY = int(Flag.FANOUT), int(Flag.MANDATORY)
 
 
 @shown_as("Client")
@@ -228,7 +228,8 @@ class Client(EventVerbs, QueueVerbs):
         async def start() -> Call:
             found = None
             try:
-                call = await caller.start(_REQUEST, ctx, topic, msg, seconds, flags | _STREAM)
+                all_flags = flags | caller.bridge.process.calls.stream_flags
+                call = await caller.start(_REQUEST, ctx, topic, msg, seconds, all_flags)
             except PayloadError:
                 if (found := stream_in(msg)) is None:
                     raise

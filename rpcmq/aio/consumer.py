@@ -23,6 +23,7 @@ from rpcmq.client.request_stream import stream_of
 from rpcmq.client.router_links import ServingLink
 from rpcmq.client.served_methods import ServedMethods
 from rpcmq.client.task_answers import accepted_by
+from rpcmq.core.common.stream_credit import UNASKED_BYTES, UNASKED_ITEMS
 from rpcmq.core.process.task import Task
 from rpcmq.core.process.task_states import TaskState
 from rpcmq.errors import Outcome
@@ -35,6 +36,8 @@ log = logging.getLogger("rpcmq.service")
 
 _REPLY, _ITEM, _ALIVE = int(Kind.REPLY), int(Kind.ITEM), int(Kind.ALIVE)
 _END: Any = object()
+#: Bytes that may be sent where nobody counts them.
+_UNCOUNTED = 1 << 60
 _CANCELLED = TaskState.CANCELLED
 
 
@@ -180,16 +183,16 @@ class LoopConsumer(Consumer):
     async def _stream_items(self, task: Task, items: AsyncIterator[Any] | Iterator[Any]) -> None:
         try:
             self._check_asked_for_items(task)
-            credit = task.grants
+            items_left, bytes_left = UNASKED_ITEMS, UNASKED_BYTES
             while (item := await self._next(items)) is not _END:
                 if not task.is_call:
                     continue
-                if credit <= 0:
-                    credit = await self._granted(task)
+                if items_left <= 0 or bytes_left <= 0:
+                    items_left, bytes_left = await self._granted(task)
                 if not task.is_wanted:
                     break
-                await self._send(task, item)
-                credit -= 1
+                bytes_left -= await self._send(task, item)
+                items_left -= 1
         finally:
             await self._close(items)
         if task.is_call:
@@ -211,16 +214,21 @@ class LoopConsumer(Consumer):
             assert self._port is not None
             await self._threads.run(self._port, close)
 
-    async def _granted(self, task: Task) -> int:
-        """Wait until the caller of a stream takes more items; return how many, 0 if it does not want any more."""
+    def _credit_left(self, task: Task) -> tuple[int, int]:
+        """The items of its answer, and bytes of payloads, that may be sent now. In the sockets' thread."""
+        credit = self._process.tasks.answered_streams.credit_of(task)
+        return credit.items, credit.size_bytes if credit.counts_bytes else _UNCOUNTED
+
+    async def _granted(self, task: Task) -> tuple[int, int]:
+        """Wait until the caller of a stream takes more items; return as :meth:`_credit_left` does."""
         changes = self._changes_of(task)
         while True:
             change = changes.expect()
             try:
                 # After all items that were handed over to be sent.
-                credit = await self._bridge.run(lambda: task.grants)
-                if credit > 0 or not task.is_wanted:
-                    return credit
+                items_left, bytes_left = await self._bridge.run(self._credit_left, task)
+                if (items_left > 0 and bytes_left > 0) or not task.is_wanted:
+                    return items_left, bytes_left
                 await changes.wait(change)
             finally:
                 changes.forget(change)
@@ -240,12 +248,14 @@ class LoopConsumer(Consumer):
             stream.bridge, stream.changes = self._bridge, self._changes_of(task)
             body["args"][stream.name] = stream
 
-    async def _send(self, task: Task, item: Any) -> None:
+    async def _send(self, task: Task, item: Any) -> int:
+        """Send an item; return how many bytes of credit that uses up at most."""
         if self._bridge.posts:
             form, payload = self._process.encode(item, accepted_by(task))
             self._post(self.answers.send_encoded, task, _ITEM, form, payload)
-        else:
-            await self._bridge.in_thread(self.streams.send_item, task, item)
+            return len(payload) + (self._process.payloads.overhead if task.seal is not None else 0)
+        await self._bridge.in_thread(self.streams.send_item, task, item)  # which waits for credit itself
+        return 0
 
     def progress(self, task: Task, value: Any) -> None:
         """See :meth:`TaskAnswers.progress`; from any thread."""

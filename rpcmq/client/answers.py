@@ -9,7 +9,6 @@ from typing import Any, Self
 from rpcmq.client.process import Process
 from rpcmq.client.results import check_end, decoded, result_of
 from rpcmq.core.process.call import Call
-from rpcmq.core.process.calls import STREAM_WINDOW
 from rpcmq.errors import UsageError
 from rpcmq.transport.forks import OF_THE_PARENT
 from rpcmq.transport.home import Home, Housed, at_home_here
@@ -34,15 +33,17 @@ class Items:
         self._call = call
 
     def _before_wait(self, call: Call) -> None:
-        if not call.done and monotonic() - call.sign_of_life > (call.timeout or 0.0) / 10:
-            # The timeout of this item starts now, not at the previous item.
+        if call.done:
+            return
+        # The timeout of this item starts now, not at the previous item.
+        is_late = monotonic() - call.sign_of_life > (call.timeout or 0.0) / 10
+        if is_late or self._process.calls.read_streams.is_worth_a_grant(call):
             self._process.grant(call)
 
     def _take(self, call: Call) -> Any:
         """Decode the next of the items that have come, and have the service send more."""
         message = call.items.pop(0)
-        call.given += 1
-        if call.given >= STREAM_WINDOW // 2 and not call.done:
+        if self._process.calls.read_streams.take(call, message) and not call.done:
             self._process.grant(call)
         return decoded(self._payloads, call, message)
 

@@ -17,7 +17,7 @@ from rpcmq.client.peer import DirectLinks
 from rpcmq.client.task_starts import FLUSH_AFTER, FLUSH_MESSAGES, TaskStarts
 from rpcmq.client.trust import payload_checker_for
 from rpcmq.config import ClientConfig
-from rpcmq.core.process.call import Call
+from rpcmq.core.process.call import Call, taken_of
 from rpcmq.core.process.calls import Calls
 from rpcmq.core.process.casts import Casts
 from rpcmq.core.process.sent_streams import StreamingCall
@@ -319,8 +319,7 @@ class Process:
 
     def grant(self, call: Call) -> None:
         """Let the service send as many more items as were taken of the stream ``call`` since the last time."""
-        count, call.given = call.given, 0
-        self.calls.grant(monotonic(), call, count)
+        self.calls.grant(monotonic(), call, *taken_of(call))
         self.connection.schedule()
 
     def cancel(self, call: Call) -> None:

@@ -35,7 +35,7 @@ _MOST_TOPICS = 10_000
 _DILL = Format.DILL.bit
 # Looking up a member of an enum costs a call as much as a few of its steps.
 _REQUEST, _CAST = int(Kind.REQUEST), int(Kind.CAST)
-_ACCEPTS_DILL, _NESTED, _STREAM = int(Flag.ACCEPTS_DILL), int(Flag.NESTED), int(Flag.STREAM)
+_ACCEPTS_DILL, _NESTED = int(Flag.ACCEPTS_DILL), int(Flag.NESTED)
 
 
 class Sender:
@@ -108,10 +108,8 @@ class Sender:
         self, client: Housed, ctx: Any, topic: Target, msg: Mapping[str, Any], timeout: float | None, flags: int
     ) -> Stream:
         """See :meth:`Client.multicall`. The stream keeps ``client`` from being closed as garbage."""
-
-        def start() -> Call:
-            return self.start(_REQUEST, ctx, topic, msg, self.seconds(timeout), flags | _STREAM)
-
+        all_flags = flags | self.process.calls.stream_flags
+        start = partial(self.start, _REQUEST, ctx, topic, msg, self.seconds(timeout), all_flags)
         found = None
         try:
             call = start()

@@ -34,7 +34,7 @@ class StreamAnswers:
         Raises:
             PayloadError: the item cannot be encoded.
         """
-        if task.grants <= 0 and not self._wait_for_grant(task):
+        if not self._link.process.tasks.answered_streams.credit_of(task).may_send and not self._wait_for_grant(task):
             return False
         if not task.is_wanted:
             return False
@@ -44,10 +44,11 @@ class StreamAnswers:
 
     def _wait_for_grant(self, task: Task) -> bool:
         changed = self._answers.changed(task)
-        while task.grants <= 0 and task.is_wanted:
+        credit = self._link.process.tasks.answered_streams.credit_of(task)
+        while not credit.may_send and task.is_wanted:
             changed.clear()
             changed.wait(_LOOK_AGAIN)
-        return task.grants > 0
+        return credit.may_send
 
     def end(self, task: Task) -> None:
         """End the stream."""

@@ -17,7 +17,7 @@ from rpcmq.core.process.sent_streams import StreamingCall
 from rpcmq.errors import CallError, CallTimeout, UsageError
 from rpcmq.payload.format import STREAMED
 from rpcmq.transport.home import Housed
-from rpcmq.wire import Address, Flag, Kind, address_of
+from rpcmq.wire import Address, Kind, address_of
 
 __all__ = [
     "STREAM_MEMBER",
@@ -33,7 +33,7 @@ __all__ = [
 #: Members of a request's payload: the name of the argument that comes as a stream, and whether the caller wants one
 #: result, though the request has the flag by which the answer may be a stream, too.
 STREAM_MEMBER, WHOLE_MEMBER = "stream", "whole"
-_REQUEST, _STREAM = int(Kind.REQUEST), int(Flag.STREAM)
+_REQUEST = int(Kind.REQUEST)
 #: Entries of what is known of topics, which then begins anew.
 _MOST_TOPICS = 10_000
 
@@ -186,8 +186,9 @@ class StreamingCalls:
         """Send the request, whose stream follows when the consumer asks for it."""
         sender = self._sender
         sender.check_router(seconds)
+        flags |= self._process.calls.stream_flags
         call = sender.start(
-            _REQUEST, ctx, topic, message, seconds, flags | _STREAM, sign_of_life, traceparent,
+            _REQUEST, ctx, topic, message, seconds, flags, sign_of_life, traceparent,
             new_call=StreamingCall, added_format=STREAMED,
         )  # fmt: skip
         assert isinstance(call, StreamingCall)

@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 from rpcmq.client.payloads import Payloads
 from rpcmq.client.process import Process, closed_error
 from rpcmq.config import ClientConfig
-from rpcmq.core.process.call import Call
+from rpcmq.core.process.call import Call, taken_of
 from rpcmq.errors import CallError
 from rpcmq.payload import Codec
 from rpcmq.transport.connection import Connection
@@ -258,8 +258,7 @@ class ThreadProcess(Process):
         if self._is_inside() and not may_be_interrupted():
             uninterrupted(super().grant, call)
         else:
-            count, call.given = call.given, 0
-            self.post(self.calls.grant, monotonic(), call, count)
+            self.post(self.calls.grant, monotonic(), call, *taken_of(call))
 
     def cancel(self, call: Call) -> None:
         """See :meth:`Process.cancel`."""

@@ -29,6 +29,7 @@ from rpcmq.wire import (
 )
 from rpcmq.wire.bodies import ErrorBody, HelloBody, WelcomeBody
 from rpcmq.wire.query_bodies import QueryBody
+from rpcmq.wire.stream_grant import grant_payload
 
 __all__ = ["Call", "Message", "Process"]
 
@@ -207,9 +208,10 @@ class Process(Endpoint):
         """Give ``call`` up."""
         self.send(Kind.CANCEL, key=call.key)
 
-    def grant(self, call: Call, items: int) -> None:
-        """Take ``items`` more of the stream that ``call`` asked for."""
-        self.send(Kind.GRANT, items.to_bytes(4), key=call.key)
+    def grant(self, call: Call, items: int, size_bytes: int | None = None) -> None:
+        """Take ``items`` more of the stream that ``call`` asked for, and bytes of them where these are counted."""
+        payload = items.to_bytes(4) if size_bytes is None else grant_payload(items, size_bytes)
+        self.send(Kind.GRANT, payload, key=call.key)
 
     def introduce(self, topic: str, server: str = "") -> Call:
         """Ask to be introduced to a consumer."""
@@ -258,9 +260,9 @@ class Process(Endpoint):
         """``request`` raised."""
         self._about(request, Kind.FAULT, payload)
 
-    def item(self, request: Message, payload: bytes = b"") -> None:
+    def item(self, request: Message, payload: bytes = b"", flags: int = 0) -> None:
         """One item of the stream that ``request`` asked for."""
-        self._about(request, Kind.ITEM, payload)
+        self._about(request, Kind.ITEM, payload, flags)
 
     def end(self, request: Message) -> None:
         """The stream is complete."""
@@ -270,9 +272,10 @@ class Process(Endpoint):
         """``request`` still runs."""
         self._about(request, Kind.ALIVE, progress)
 
-    def _about(self, request: Message, kind: Kind, payload: bytes) -> None:
+    def _about(self, request: Message, kind: Kind, payload: bytes, flags: int = 0) -> None:
         header = request.header
-        self.send(kind, payload, key=request.key, format=1, attempt=header.attempt, consumer=header.consumer)
+        about = {"key": request.key, "attempt": header.attempt, "consumer": header.consumer}
+        self.send(kind, payload, format=1, flags=flags, **about)
 
     def settle(self, *casts: Message, outcome: Outcome = Outcome.OK) -> None:
         """``casts`` are done; all of one tag."""

@@ -159,6 +159,8 @@ class WelcomeBody(Body):
     takes_back: bool = flag()
     #: Whether it takes requests with a stream.
     request_streams: bool = flag()
+    #: Whether it takes grants of items of answers in bytes, and items that are counted so.
+    byte_credit: bool = flag()
     #: Whether it takes HEDGE.
     hedges: bool = flag()
     #: Whether the process's consumers had been taken for lost; a REGISTERED without a key is to come for each.

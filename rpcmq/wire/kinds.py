@@ -116,3 +116,5 @@ class Flag:
     TRIED: Final = 0xF000
     #: Without NOT_AGAIN: others have the same call. The router writes it.
     HEDGED: Final = 0x1000
+    #: Without NOT_AGAIN: grants of its answer's items, or this item of an answer, are counted in bytes, too.
+    BYTE_CREDIT: Final = 0x2000

@@ -10,7 +10,7 @@ import pytest
 import rpcmq.aio.stream
 from rpcmq.client import Client
 from rpcmq.client.answers import Stream
-from rpcmq.core.process.calls import STREAM_WINDOW
+from rpcmq.core.common.stream_credit import UNASKED_ITEMS as STREAM_WINDOW
 from rpcmq.errors import CallTimeout, RemoteError, UnknownMethod
 from rpcmq.payload import AllowList, Codec, Format
 from rpcmq.testing import eventually

@@ -177,7 +177,7 @@ class SimulatedProcess(Endpoint):
             (Flag.IDEMPOTENT, operation.idempotent),
             (Flag.MANDATORY, operation.mandatory),
             (Flag.FANOUT, operation.verb == "fanout"),
-            (Flag.STREAM, operation.verb == "stream"),
+            (Flag.STREAM | Flag.BYTE_CREDIT, operation.verb == "stream"),
             (Flag.CONFIRM, operation.confirm),
         ):
             flags |= flag if wanted else 0

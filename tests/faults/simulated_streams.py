@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from rpcmq.core.process.call import Call
+from rpcmq.core.process.call import Call, taken_of
 from rpcmq.core.process.calls import Calls
 from rpcmq.core.process.task import Task
 from rpcmq.core.process.task_table import TaskTable
@@ -14,6 +14,8 @@ __all__ = ["read_items", "stream_items"]
 
 #: A producer looks so often whether its task was lost, of which nobody tells it when the router has gone (seconds).
 _LOOK_AGAIN = 1.0
+#: A window of items has more than may be sent unasked.
+_ITEM_BYTES = 9_000
 
 
 def stream_items(
@@ -36,11 +38,11 @@ def stream_items(
         while not is_pausing and not task.has_ended:
             if not task.is_wanted or sent == items:
                 finish()
-            elif task.grants <= 0:
+            elif not tasks.answered_streams.credit_of(task).may_send:
                 later(_LOOK_AGAIN, go_on)
                 return
             else:
-                tasks.send_item(task, Kind.ITEM, 1, f"{id} {sent}".encode())
+                tasks.send_item(task, Kind.ITEM, 1, f"{id} {sent}".ljust(_ITEM_BYTES).encode())
                 sent += 1
                 if seconds:
                     is_pausing = True
@@ -65,7 +67,8 @@ def read_items(now: float, call: Call, calls: Calls) -> list[tuple[str, int]]:
     for message in call.items:
         id, number = bytes(payload_of(message)).decode().split()
         read.append((id, int(number)))
+        calls.read_streams.take(call, message)
     call.items.clear()
     if read and not call.done:
-        calls.grant(now, call, len(read))
+        calls.grant(now, call, *taken_of(call))
     return read

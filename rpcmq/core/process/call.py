@@ -8,24 +8,42 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from rpcmq.core.common.stream_credit import UNASKED_BYTES
 from rpcmq.core.process.call_states import CallState
 from rpcmq.errors import CallError
 from rpcmq.wire import LOW_FLAGS_AT, Flag, size_of
 from rpcmq.wire.hedge import HedgeTerms
 
-__all__ = ["Call"]
+__all__ = ["Call", "TakenItems", "taken_of"]
 
 #: Bounds of unread progress reports: their number, and their approximate bytes.
 _MAX_PROGRESS = 100
 _MAX_PROGRESS_BYTES = 16 << 20
 
 
+class TakenItems:
+    """The items of a stream that were taken by the caller since its consumer was last granted more.
+
+    Attributes:
+        items, size_bytes: their number, and the bytes of their payloads where their consumer counts them.
+        stamp: of the items of that consumer; empty: it counts no bytes.
+        granted_to, window_bytes: the consumer that was granted bytes, and those that may have come, or come, of it.
+    """
+
+    __slots__ = ("granted_to", "items", "size_bytes", "stamp", "window_bytes")
+
+    def __init__(self) -> None:
+        self.items = self.size_bytes = 0
+        self.stamp = self.granted_to = b""
+        self.window_bytes = UNASKED_BYTES
+
+
 class Call:
     """An awaited message: a call, a multicall, or a cast to be confirmed."""
 
     __slots__ = (
-        "address", "answer", "cancelled", "error", "flags", "given", "hedge", "items", "key", "message", "progress",
-        "seal", "sent_at", "sign_of_life", "silence", "slot", "timeout", "waiter", "withdrawn",
+        "address", "answer", "cancelled", "error", "flags", "hedge", "items", "key", "message", "progress",
+        "seal", "sent_at", "sign_of_life", "silence", "slot", "taken", "timeout", "waiter", "withdrawn",
     )  # fmt: skip
 
     def __init__(self, address: str, flags: int, timeout: float | None) -> None:
@@ -44,8 +62,8 @@ class Call:
         self.progress: list[bytes] = []
         #: Owned by the shell: the signature tag to which answers are bound, if the request is signed.
         self.seal: Any = None
-        #: Items of a stream handed out since the consumer was last granted more.
-        self.given = 0
+        #: Of the items of a stream; None: none was taken.
+        self.taken: TakenItems | None = None
         #: Longest silence allowed (seconds), and the last sign of life.
         self.silence: float | None = None
         self.sign_of_life = 0.0
@@ -81,3 +99,13 @@ class Call:
     def done(self) -> bool:
         """Whether it has ended."""
         return self.answer is not None or self.error is not None
+
+
+def taken_of(call: Call) -> tuple[int, int, bytes]:
+    """Return items, bytes and stamp of what was taken of ``call`` since this was asked last."""
+    taken = call.taken
+    if taken is None:
+        return 0, 0, b""
+    found = taken.items, taken.size_bytes, taken.stamp
+    taken.items = taken.size_bytes = 0
+    return found

@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from rpcmq.core.common.stream_credit import UNASKED_ITEMS
 from rpcmq.core.process.call import Call
 from rpcmq.core.process.call_table import CallTable
 from rpcmq.core.process.casts import RETAINED_KINDS, Casts
 from rpcmq.core.process.declarations import Declarations
 from rpcmq.core.process.hedge import send_hedge
+from rpcmq.core.process.read_streams import ReadStreams, takes_byte_credit
 from rpcmq.core.process.resend_after_restart import resend
 from rpcmq.core.process.sent_streams import SentStreams, StreamingCall
 from rpcmq.core.process.timeouts import timeout_error
@@ -23,18 +25,18 @@ from rpcmq.errors import CallError, Outcome, ProtocolError, error_for
 from rpcmq.wire import KEY, LOW_FLAGS_AT, NO_TTL, Flag, Kind, pack, payload_of
 from rpcmq.wire.bodies import ErrorBody
 
-__all__ = ["STREAM_WINDOW", "Calls"]
+__all__ = ["Calls"]
 
-#: Items of a stream that a caller grants ahead of the one it asks for.
-STREAM_WINDOW = 16
-#: Most items of a stream that were not read: a few times as many, for another consumer of it begins with so many again.
-_MAX_UNREAD = 8 * STREAM_WINDOW
+#: Most items of a stream that were not read: a few times its window, for another consumer of it begins with that again.
+_MAX_UNREAD = 8 * UNASKED_ITEMS
 #: Grace after the deadline in which a caller waits for the router to explain the timeout (seconds); while there is no
 #: router nobody else can say why.
 _GRACE = 0.5
 #: Lateness of a tick (seconds) from which on this process was held up: it then gives the router that grace anew.
 _LATE = 0.5
 _STREAM = Flag.STREAM
+#: Payloads of GRANT: the second one says that the caller is busy.
+_ONE_ITEM, _NO_ITEMS = (1).to_bytes(4), bytes(4)
 
 
 class Calls:
@@ -64,6 +66,7 @@ class Calls:
         self._had_router = False
         #: The streams that go with calls.
         self.streams = SentStreams(uplink, self.open, self.counters)
+        self.read_streams = ReadStreams(self.open)
         for kind in (Kind.REPLY, Kind.FAULT, Kind.END, Kind.CONFIRM, Kind.ANSWER, Kind.REGISTERED, Kind.SUBSCRIBED):
             uplink.handle(kind, self.on_end)
         uplink.handle(Kind.ERROR, self._on_error)
@@ -79,6 +82,11 @@ class Calls:
         changed = self.changed[:]
         del self.changed[:]  # no call, after which a signal's handler could raise and lose them
         return changed
+
+    @property
+    def stream_flags(self) -> int:
+        """The flags of a call that may be answered item by item."""
+        return _STREAM | Flag.BYTE_CREDIT if takes_byte_credit(self._uplink) else _STREAM
 
     # --- verbs -------------------------------------------------------------------------------
 
@@ -154,10 +162,18 @@ class Calls:
             self.cancel(call)
             self._table.fail(call, error)
 
-    def grant(self, now: float, call: Call, items: int) -> None:
-        """Let the consumer send ``items`` more. The time for the next item starts again, even with 0."""
+    def grant(self, now: float, call: Call, items: int, size_bytes: int = 0, stamp: bytes = b"") -> None:
+        """Let the consumer send as much more as was taken. The time for the next item starts again, even with 0.
+
+        Args:
+            size_bytes, stamp: see :class:`rpcmq.core.process.call.TakenItems`.
+        """
+        self.send_grant(now, call, self.read_streams.payload(call, items, size_bytes, stamp))
+
+    def send_grant(self, now: float, call: Call, payload: bytes) -> None:
+        """Grant what ``payload`` says."""
         call.sign_of_life = now
-        self._uplink.send(pack(Kind.GRANT, items.to_bytes(4), key=call.key))
+        self._uplink.send(pack(Kind.GRANT, payload, key=call.key))
 
     def fail_all(self, error: CallError) -> None:
         """End every call with ``error``, and withdraw queued ones: the link is being closed."""
@@ -223,7 +239,7 @@ class Calls:
             return
         # Only the last item is the result of a call; its timeout is that of the whole call.
         call.items[:] = [message]
-        self.grant(now, call, 1)
+        self.send_grant(now, call, _ONE_ITEM)
 
     def _end_overrun(self, call: Call) -> None:
         """End a stream whose router has sent far more items than were granted."""
@@ -290,7 +306,7 @@ class Calls:
         if call.flags & _STREAM and call.waiter is None:
             # The caller is busy with the items it has: nothing is overdue.
             if self._uplink.ready:
-                self.grant(now, call, 0)
+                self.send_grant(now, call, _NO_ITEMS)
             self._table.check_at(call, now + timeout / 2)
         elif call.flags & _STREAM and now < call.sign_of_life + timeout + _GRACE:
             self._table.check_at(call, min(now + timeout / 2, call.sign_of_life + timeout + _GRACE))

@@ -29,6 +29,7 @@ from rpcmq.core.process.call_table import CallTable
 from rpcmq.core.process.casts import RETAINED_KINDS, Casts
 from rpcmq.core.process.hedge import send_hedge
 from rpcmq.core.process.mesh_moves import for_next_owner
+from rpcmq.core.process.read_streams import takes_byte_credit
 from rpcmq.core.process.sent_streams import has_begun
 from rpcmq.core.process.uplink import Uplink
 from rpcmq.core.process.welcome import Welcome
@@ -45,6 +46,7 @@ from rpcmq.wire import (
     payload_of,
     with_flag,
     with_ttl,
+    without_flag,
 )
 
 __all__ = ["resend"]
@@ -134,5 +136,9 @@ def _send(now: float, call: Call, uplink: Uplink) -> None:
     if call.timeout is not None and not call.flags & Flag.STREAM:
         left = max(1, int((call.sent_at + call.timeout - now) * 1000))
         call.message = with_ttl(call.message, min(left, NO_TTL - 1))
+    if call.flags & Flag.BYTE_CREDIT and not takes_byte_credit(uplink):
+        # It was started before this router was known.
+        call.flags &= ~Flag.BYTE_CREDIT
+        call.message = without_flag(call.message, Flag.BYTE_CREDIT)
     uplink.send(call.message)
     send_hedge(uplink, call)

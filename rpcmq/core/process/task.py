@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable
 from typing import Any, NamedTuple, Protocol
 
+from rpcmq.core.common.stream_credit import StreamCredit
 from rpcmq.core.process.pulse import Pulse
 from rpcmq.core.process.task_states import ENDED, RegistrationState, TaskState
 from rpcmq.errors import UsageError
@@ -109,7 +110,7 @@ class Task:
     """A delivered call or cast."""
 
     __slots__ = (
-        "attempt", "flags", "format", "grants", "hops", "is_call", "key", "method", "moved", "on_change",
+        "attempt", "credit", "flags", "format", "hops", "is_call", "key", "method", "moved", "on_change",
         "payload",
         "received_at", "registration", "seal", "sender", "state", "tag", "trace", "ttl",
     )  # fmt: skip
@@ -135,8 +136,8 @@ class Task:
     ttl: float | None
     received_at: float
     state: TaskState
-    #: Items that may be sent before the caller grants more.
-    grants: int
+    #: Credit of the stream that answers it; None: nothing was sent or granted.
+    credit: StreamCredit | None
     #: Called when it is cancelled or may send more.
     on_change: Callable[[], object] | None
     #: None: the session in which it came goes on.

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from rpcmq.core.process import casts_had
+from rpcmq.core.process.answered_streams import AnsweredStreams
 from rpcmq.core.process.call import Call
-from rpcmq.core.process.calls import STREAM_WINDOW, Calls
+from rpcmq.core.process.calls import Calls
 from rpcmq.core.process.received_streams import ReceivedStreams
 from rpcmq.core.process.recent_messages import RecentMessages
 from rpcmq.core.process.settlements import Settlements, wire_microseconds
@@ -83,7 +84,7 @@ class TaskTable:
         uplink.handle(Kind.REQUEST, self._request)
         uplink.handle(Kind.CAST, self._request)
         uplink.handle(Kind.CANCEL, self.cancel)
-        uplink.handle(Kind.GRANT, self.grant)
+        self.answered_streams = AnsweredStreams(uplink, self._running, self._note_change)
         uplink.handle(Kind.REGISTERED, self._registered)
         uplink.moves.work.append(lambda: any(self._routed_tasks()))
         uplink.moves.streams.append(lambda: any(task.flags & Flag.STREAM for task in self._routed_tasks()))
@@ -232,8 +233,7 @@ class TaskTable:
         task.seal = message if flags & _SEALED else None
         task.ttl = None if ttl == NO_TTL else ttl / 1000
         task.received_at = now
-        task.grants = STREAM_WINDOW
-        task.on_change = task.moved = None
+        task.on_change = task.moved = task.credit = None
         if form > STREAMED and task.is_call and flags & _STREAM and has_stream(form) and sender is self._uplink:
             task.format = form - STREAMED
             self.streams.begin(task)
@@ -275,19 +275,8 @@ class TaskTable:
                 task.abandon()
                 self.changed.append(task)
 
-    def grant(self, now: float, message: bytes) -> None:
-        """Extend the item credit of a stream.
-
-        Raises:
-            ProtocolError: there is no count.
-        """
-        task = self._running(message)
-        payload = payload_of(message)
-        if len(payload) != 4:
-            raise ProtocolError("GRANT needs a count of 4 bytes", "length")
-        if task is not None:
-            task.grants += int.from_bytes(payload)
-            self.changed.append(task)
+    def _note_change(self, task: Task) -> None:
+        self.changed.append(task)
 
     def _running(self, message: bytes) -> Task | None:
         key = message[KEY]
@@ -352,7 +341,7 @@ class TaskTable:
         if task.state is _ABANDONED or task.has_ended:
             return
         if kind == _ITEM:
-            task.grants -= 1
+            flags |= self.answered_streams.use(task, len(payload))
             if task.state is _RUNNING:
                 task.state = _STREAMING
         key, hops, attempt, tag = task.key, task.hops, task.attempt, task.tag

@@ -226,6 +226,7 @@ class Handshake:
             stamps=self._links.stamps,
             takes_back=True,
             request_streams=True,
+            byte_credit=True,
             hedges=True,
             lapsed=bool(link.lapsed_consumers),
         ).message()

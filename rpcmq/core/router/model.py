@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from rpcmq.core.common.session import Session
+from rpcmq.core.common.stream_credit import StreamCredit
 from rpcmq.core.router.base_link import BaseLink
 from rpcmq.core.router.consumer_credit import ConsumerCredit
 from rpcmq.core.router.hedge import Hedge
@@ -214,8 +215,8 @@ class Delivery:
     dispatched_at: float
     #: The delivery of the same request before this one that is still with its consumer.
     earlier: Delivery | None
-    #: Items of a stream that may still be sent; not set before the first was, or was granted.
-    item_credit: int
+    #: Credit of the stream that answers the request; not set before the first item was sent, or granted.
+    item_credit: StreamCredit
     #: Credit of the request's stream; not set before the first grant.
     stream: RequestCredit
 

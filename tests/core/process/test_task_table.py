@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rpcmq.core.process.calls import STREAM_WINDOW
+from rpcmq.core.common.stream_credit import UNASKED_ITEMS as STREAM_WINDOW
 from rpcmq.core.process.settlements import wire_microseconds
 from rpcmq.core.process.task import Registration, free_tag, registration_for
 from rpcmq.core.process.task_states import TaskState
@@ -130,7 +130,7 @@ def test_a_delivery_becomes_a_task(process):
     assert task is not None
     assert (task.method, bytes(task.payload), task.format, task.trace) == ("reboot", b"p", 2, b"trace")
     assert (task.is_call, task.attempt, task.ttl, task.received_at) == (True, 3, 1.5, 9.0)
-    assert task.grants == STREAM_WINDOW and task.state is TaskState.RUNNING
+    assert process.serving.answered_streams.credit_of(task).items == STREAM_WINDOW and task.state is TaskState.RUNNING
     assert registration.running == {task.key: task} and process.serving.running == 1
 
 
@@ -251,7 +251,8 @@ def test_cancel_and_grant_reach_the_task(process):
     task = process.deliver()
     assert task is not None
     process.router(pack(Kind.GRANT, (5).to_bytes(4), key=task.key))
-    assert task.grants == STREAM_WINDOW + 5 and process.serving.changed == [task]
+    assert process.serving.answered_streams.credit_of(task).items == STREAM_WINDOW + 5
+    assert process.serving.changed == [task]
     process.router(pack(Kind.CANCEL, key=task.key))
     assert task.state is TaskState.CANCELLED and process.serving.changed == [task, task]
     process.router(pack(Kind.CANCEL, key=b"x" * 20))
@@ -275,7 +276,7 @@ def test_items_use_up_grants_and_signs_of_life_do_not(process):
     assert task is not None
     process.serving.send_item(task, Kind.ITEM, 1, b"i")
     process.serving.send_item(task, Kind.ALIVE, 1, b"")
-    assert task.grants == STREAM_WINDOW - 1
+    assert process.serving.answered_streams.credit_of(task).items == STREAM_WINDOW - 1
     item, alive = process.sent()
     assert (item[5], payload_of(item), item[16:36], item[9]) == (Kind.ITEM, b"i", task.key, 1)
     assert alive[5] == Kind.ALIVE

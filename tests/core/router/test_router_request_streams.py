@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rpcmq.core.router.request_credit import MAX_STREAM_BYTES, MAX_STREAM_ITEMS
+from rpcmq.core.common.stream_credit import MAX_STREAM_BYTES, MAX_STREAM_ITEMS
 from rpcmq.core.router.settings import Settings
 from rpcmq.errors import Outcome
 from rpcmq.testing.network import Network, Process

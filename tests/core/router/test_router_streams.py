@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
+from rpcmq.core.common.stream_credit import MAX_STREAM_BYTES, MAX_STREAM_ITEMS, UNASKED_BYTES, UNASKED_ITEMS
 from rpcmq.errors import Outcome
-from rpcmq.testing.network import Network, Process
+from rpcmq.testing.network import Call, Message, Network, Process
 from rpcmq.wire import Flag, Kind
+from rpcmq.wire.stream_grant import grant_payload
 
 
 def test_a_stream_brings_its_items_and_ends(api: Process, node: Process):
@@ -76,3 +80,69 @@ def test_items_of_a_cancelled_stream_go_nowhere(api: Process, node: Process):
     api.cancel(call)
     node.item(request, b"late")
     assert call.answers == []
+
+
+# --- credit in bytes ------------------------------------------------------------------------------
+
+
+def begin(api: Process, node: Process) -> tuple[Call, Message]:
+    node.register("compute")
+    call = api.request("compute", flags=Flag.STREAM | Flag.BYTE_CREDIT)
+    return call, node.take(Kind.REQUEST)
+
+
+def test_a_router_says_that_it_takes_grants_in_bytes_and_passes_on_who_knows_them(api: Process, node: Process):
+    assert api.welcome.byte_credit
+    call, request = begin(api, node)
+    assert request.header.flags & Flag.BYTE_CREDIT
+    node.item(request, b"x", Flag.BYTE_CREDIT)
+    assert api.take(Kind.ITEM).header.flags & Flag.BYTE_CREDIT
+    api.grant(call, 3, 70_000)
+    assert node.take(Kind.GRANT).payload == grant_payload(3, 70_000)
+
+
+def test_bytes_that_were_not_granted_end_a_stream_that_counts_them(api: Process, node: Process):
+    call, request = begin(api, node)
+    node.item(request, bytes(UNASKED_BYTES), Flag.BYTE_CREDIT)
+    assert call.ends == []
+    node.item(request, b"", Flag.BYTE_CREDIT)
+    assert call.end.outcome is Outcome.PROTOCOL and "more items than were granted" in str(call.end)
+    assert node.take(Kind.CANCEL).key == request.key
+
+
+def test_the_last_item_may_have_more_bytes_than_are_left(api: Process, node: Process):
+    call, request = begin(api, node)
+    node.item(request, bytes(1 << 20), Flag.BYTE_CREDIT)
+    api.grant(call, 1, 1 << 20)
+    node.item(request, b"within", Flag.BYTE_CREDIT)
+    api.grant(call, 1, 0)
+    assert len(call.answers) == 2 and call.ends == []
+
+
+def test_a_consumer_of_an_earlier_version_gets_the_items_alone_and_is_held_to_these(api: Process, node: Process):
+    call, request = begin(api, node)
+    node.item(request, bytes(1 << 20))
+    api.grant(call, 2, 1 << 20)
+    assert node.take(Kind.GRANT).payload == (2).to_bytes(4)
+    for _ in range(UNASKED_ITEMS + 1):
+        node.item(request, bytes(1 << 20))
+    assert call.ends == [] and len(call.answers) == UNASKED_ITEMS + 2
+    api.grant(call, 0, 1 << 20)
+    assert node.got(Kind.GRANT) == []
+    node.item(request)
+    assert call.end.outcome is Outcome.PROTOCOL
+
+
+@pytest.mark.parametrize(("items", "size_bytes"), [(MAX_STREAM_ITEMS, 1), (1, MAX_STREAM_BYTES)])
+def test_a_caller_that_grants_too_much_loses_its_stream(api: Process, node: Process, items, size_bytes):
+    call, request = begin(api, node)
+    node.item(request, b"x", Flag.BYTE_CREDIT)
+    api.grant(call, items, size_bytes)
+    assert call.end.outcome is Outcome.PROTOCOL and "exceed the limit" in call.end.body["text"]
+
+
+@pytest.mark.parametrize("payload", [b"", b"123", b"12345", b"123456789"])
+def test_a_grant_of_another_length_is_refused(net: Network, api: Process, node: Process, payload):
+    call, _ = begin(api, node)
+    api.send(Kind.GRANT, payload, key=call.key)
+    assert net.link(api).counters["refused length"] == 1 and node.got(Kind.GRANT) == []

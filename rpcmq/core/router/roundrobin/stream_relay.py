@@ -1,16 +1,18 @@
 """Items of streams, signs of life and progress on their way to callers.
 
-A caller grants items, and a consumer that sends more breaks the protocol.
+A caller grants items, and bytes of their payloads to a consumer that counts these; one that sends more breaks the
+protocol.
 """
 
 from __future__ import annotations
 
+from rpcmq.core.common.stream_credit import StreamCredit, unasked_credit
 from rpcmq.core.router.base_link import outgoing_bytes
 from rpcmq.core.router.model import Delivery, Link, Request
 from rpcmq.core.router.roundrobin.answer_bounds import is_work
 from rpcmq.core.router.roundrobin.request_table import RequestTable
 from rpcmq.core.router.settings import Settings
-from rpcmq.errors import Outcome, ProtocolError
+from rpcmq.errors import Outcome
 from rpcmq.wire import (
     ATTEMPT_AT,
     CONSUMER_AT,
@@ -19,17 +21,16 @@ from rpcmq.wire import (
     LOW_FLAGS_AT,
     Flag,
     Kind,
+    flags_of,
     has_names,
+    pack,
     payload_of,
     size_of,
 )
+from rpcmq.wire.stream_grant import reply_grant_of
 
-__all__ = ["INITIAL_ITEM_CREDIT", "MAX_ITEM_CREDIT", "Streams"]
+__all__ = ["Streams"]
 
-#: Item credit of a stream before the first grant.
-INITIAL_ITEM_CREDIT = 16
-#: Most items granted and not yet sent.
-MAX_ITEM_CREDIT = 1024
 #: Messages and bytes queued for a caller above which keep-alives are dropped.
 _MAX_BEFORE_ALIVE = 1000
 _MAX_BYTES_BEFORE_ALIVE = 8 << 20
@@ -48,26 +49,24 @@ class Streams:
         """Grant items of a stream, and restart its timeout: the caller was busy with those it had.
 
         Raises:
-            ProtocolError: there is no count.
+            ProtocolError: it is malformed.
         """
-        payload = payload_of(message)
-        if has_names(message) or len(payload) != 4:
-            raise ProtocolError("GRANT needs a count of 4 bytes and nothing else", "length")
-        request = link.calls.get(message[KEY])
+        items, size_bytes = reply_grant_of(message)
+        key = message[KEY]
+        request = link.calls.get(key)
         if request is None or request.delivery is None:
             return
         self.restart(now, request)
-        items = int.from_bytes(payload)
-        if not items:
+        if not items and not size_bytes:
             return  # a grant of 0 only restarts the timeout
         delivery = request.delivery
-        left = _item_credit(delivery) + items
-        if left > MAX_ITEM_CREDIT:
-            text = f"{left} items of the stream granted and not sent exceed the limit of {MAX_ITEM_CREDIT}"
-            self._requests.break_off(now, request, Outcome.PROTOCOL, text)
-            return
-        delivery.item_credit = left
-        delivery.consumer.link.send(message)
+        credit = _credit_of(delivery)
+        if excess := credit.add(items, size_bytes):
+            self._requests.break_off(now, request, Outcome.PROTOCOL, f"stream: {excess}")
+        elif credit.counts_bytes or len(payload_of(message)) == 4:
+            delivery.consumer.link.send(message)
+        elif items:  # another consumer had it, which counted bytes: the first count alone is for all
+            delivery.consumer.link.send(pack(Kind.GRANT, items.to_bytes(4), key=key))
 
     def item(self, now: float, link: Link, message: bytes) -> None:
         """Handle an ITEM of a stream, or ALIVE (a keep-alive, perhaps with progress)."""
@@ -90,7 +89,7 @@ class Streams:
             self._requests.counters["keep-alives dropped: outbox full"] += 1
 
     def _forward_item(self, now: float, link: Link, caller: Link, delivery: Delivery, message: bytes) -> None:
-        request, left = delivery.request, _item_credit(delivery)
+        request, credit = delivery.request, _credit_of(delivery)
         if delivery.earlier is not None or request.delivery is not delivery:
             # Those of two consumers would be mixed.
             text = f"{link.identity} answers item by item, and others have the same call: such a one cannot be hedged"
@@ -98,14 +97,18 @@ class Streams:
             return
         most = self._settings.outbox_max_bytes
         waiting = outgoing_bytes(caller) if message[LOW_FLAGS_AT] & Flag.DETACHED else 0
-        if not left:
+        if flags_of(message) & Flag.BYTE_CREDIT:
+            credit.counts_bytes = True
+        if not credit.may_send:
             text = f"{link.identity} sent more items than were granted"
             self._requests.break_off(now, request, Outcome.PROTOCOL, text)
         elif waiting + size_of(message) > most:
             text = f"item dropped: {waiting} bytes already wait for this caller (link.outbox_max_bytes = {most})"
             self._requests.break_off(now, request, Outcome.LINK_LOST, text)
         else:
-            delivery.item_credit = left - 1
+            credit.items -= 1
+            if credit.counts_bytes:
+                credit.size_bytes -= len(payload_of(message))
             caller.send(message)
             self.restart(now, request)
 
@@ -117,12 +120,13 @@ class Streams:
             deadlines.arm_call(now, request)
 
 
-def _item_credit(delivery: Delivery) -> int:
-    """Return how many items the consumer may still send."""
+def _credit_of(delivery: Delivery) -> StreamCredit:
+    """The credit of the items that the consumer may still send."""
     try:
         return delivery.item_credit
     except AttributeError:
-        return INITIAL_ITEM_CREDIT
+        delivery.item_credit = credit = unasked_credit(counts_bytes=False)  # until it says that it counts them
+        return credit
 
 
 def _forwards_keepalive(caller: Link, message: bytes) -> bool:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from rpcmq.core.common.stream_credit import UNASKED_BYTES
 from rpcmq.core.router.settings import Settings
 from rpcmq.errors import Outcome
 from rpcmq.testing.mesh_network import Call, MeshNetwork, Message, Process
@@ -147,3 +148,20 @@ def test_over_another_router_where_two_are_not_linked(net: MeshNetwork) -> None:
     node.reply(request, b"done")
     net.advance(1.0)
     assert call.end.payload == b"done"
+
+
+def test_bytes_of_an_answer_are_granted_and_counted_across_routers(net: MeshNetwork) -> None:
+    api, node = net.process("api", router="a"), net.process("node", router="b", **KNOWS)
+    node.register("files")
+    net.advance(1.0)
+    call = api.request("files", flags=Flag.STREAM | Flag.BYTE_CREDIT, ttl=30)
+    request = node.take(Kind.REQUEST)
+    assert request.header.flags & Flag.BYTE_CREDIT
+    node.item(request, bytes(1 << 20), Flag.BYTE_CREDIT)
+    assert api.take(Kind.ITEM).header.flags & Flag.BYTE_CREDIT
+    api.grant(call, 1, (1 << 20) + 5)
+    assert node.take(Kind.GRANT).payload == grant_payload(1, (1 << 20) + 5)
+    node.item(request, bytes(UNASKED_BYTES + 5), Flag.BYTE_CREDIT)
+    assert call.ends == []
+    node.item(request, b"one too many", Flag.BYTE_CREDIT)
+    assert call.end.outcome is Outcome.PROTOCOL
