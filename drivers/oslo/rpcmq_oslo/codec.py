@@ -8,6 +8,7 @@ from typing import Any
 from oslo_serialization import jsonutils
 
 from rpcmq import Codec, Format
+from rpcmq.adapters.untrusted_values import exception_text
 from rpcmq.errors import PayloadError, PayloadRefused
 
 __all__ = ["CODEC", "OsloCodec"]
@@ -28,8 +29,11 @@ class OsloCodec(Codec):
         """
         try:
             data = jsonutils.dumps(value).encode()
-        except (TypeError, ValueError, RecursionError, OverflowError) as error:
-            raise PayloadError(f"it cannot be encoded as JSON: {type(error).__name__}: {error}") from error
+        except Exception as error:
+            # Values are asked for their items and attributes: what they raise then is theirs, such as an object whose
+            # fields are loaded when they are read.
+            text = f"{type(error).__name__}: {exception_text(error, 1000)}"
+            raise PayloadError(f"it cannot be encoded as JSON: {text}") from error
         if len(data) > self.max_bytes:
             raise PayloadError(f"it has {len(data)} bytes when encoded, more than max_bytes ({self.max_bytes})")
         return Format.JSON, data

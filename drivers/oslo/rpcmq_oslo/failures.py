@@ -8,6 +8,7 @@ from oslo_messaging import MessageDeliveryFailure, MessagingException, Messaging
 from oslo_messaging._drivers.base import TransportDriverError
 from oslo_messaging._drivers.common import deserialize_remote_exception, serialize_remote_exception
 
+from rpcmq.adapters.untrusted_values import exception_text
 from rpcmq.errors import AccessDenied, CallTimeout, LinkLost, PayloadError, RouterUnreachable, RpcError
 
 __all__ = ["ExcInfo", "MessageNotEncodable", "RefusedByRouter", "failure_of", "oslo_error", "text_of_failure"]
@@ -50,7 +51,9 @@ def text_of_failure(failure: ExcInfo) -> str:
     except Exception as error:
         # It asks the exception for its text and arguments, so it may raise whatever a user's class does.
         cls = type(failure[1])
-        told = RuntimeError(f"{cls.__module__}.{cls.__qualname__}, which cannot be encoded: {error}")
+        told = RuntimeError(
+            f"{cls.__module__}.{cls.__qualname__}, which cannot be encoded: {exception_text(error, 1000)}"
+        )
         return str(serialize_remote_exception((RuntimeError, told, failure[2])))
 
 
@@ -66,6 +69,8 @@ def failure_of(text: str, allowed_modules: list[str]) -> Exception:
     except Exception as error:
         # Its class may refuse the arguments, in any way; and the text is a peer's.
         failure = RemoteError(
-            type(error).__name__, f"a remote exception that cannot be rebuilt: {error}", [text[:10_000]]
+            type(error).__name__,
+            f"a remote exception that cannot be rebuilt: {exception_text(error, 1000)}",
+            [text[:10_000]],
         )
     return failure

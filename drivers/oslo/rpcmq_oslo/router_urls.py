@@ -7,8 +7,9 @@ from typing import Any
 from oslo_messaging import InvalidTransportURL
 from oslo_utils import netutils
 
-__all__ = ["DEFAULT_PORT", "router_urls", "virtual_host"]
+__all__ = ["DEFAULT_PORT", "SCHEME", "router_urls", "virtual_host"]
 
+SCHEME = "rpcmq"
 DEFAULT_PORT = 7700
 _LAST_PORT = 65_535
 
@@ -22,8 +23,16 @@ def router_urls(url: Any) -> tuple[str, ...]:
     A router that is named twice is one.
 
     Raises:
-        InvalidTransportURL: it names no host, a port that is none, or a user or password.
+        InvalidTransportURL: it names no host, a port that is none, or a user or password, or is of another scheme.
     """
+    # oslo.messaging loads this driver for all that it begins with, up to a plus sign.
+    if url.transport != SCHEME:
+        raise InvalidTransportURL(
+            # Not the url, which may have a password.
+            f"{url.transport}://",
+            f"the scheme {url.transport!r} of the transport url: write {SCHEME}://host:{DEFAULT_PORT}/; connections "
+            "are encrypted where key_file is set in [oslo_messaging_rpcmq], or ?key_file=... in the url",
+        )
     if not url.hosts:
         raise InvalidTransportURL(
             str(url), "the transport url names no router: write rpcmq://host:7700/, several hosts with commas"

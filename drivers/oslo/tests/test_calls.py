@@ -6,7 +6,7 @@ import datetime
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import oslo_messaging
@@ -21,6 +21,18 @@ Make = Callable[..., Any]
 class NotPrintable(Exception):
     def __init__(self) -> None:
         super().__init__(threading.Lock())
+
+
+class Evil(Exception):
+    def __str__(self) -> str:
+        raise self
+
+
+class Lazy:
+    """A value that is loaded when it is read, which fails."""
+
+    def __iter__(self) -> Iterator[Any]:
+        raise Evil
 
 
 class Endpoint:
@@ -44,12 +56,16 @@ class Endpoint:
             "lookup": KeyError("no such node"),
             "own": NotPrintable(),
             "timeout": MessagingTimeout("inner"),
+            "evil": Evil(),
             # Text, arguments and traceback have it each.
             "large": ValueError("x" * (CODEC.max_bytes // 2)),
         }[what]
 
     def unserializable(self, ctxt: Any) -> Any:
         return {(1, 2): threading.Lock()}
+
+    def lazy(self, ctxt: Any) -> Any:
+        return {"rows": Lazy()}
 
     def hold(self, ctxt: Any) -> str:
         self.seen.append("held")
@@ -118,6 +134,20 @@ def test_what_cannot_be_encoded_is_told(serve: Make, client: Make) -> None:
         client(timeout=90).call({}, "raise_it", what="large")
     with pytest.raises(oslo_messaging.MessagingException, match="cannot be encoded as JSON"):
         client().call({}, "echo", bad={(1, 2): 3})
+
+
+def test_values_that_raise_when_they_are_read_are_told(serve: Make, client: Make) -> None:
+    endpoint = Endpoint()
+    serve(endpoint)
+    told = r"cannot be encoded as JSON: Evil: \(str\(\) of the exception raised Evil\)"
+    with pytest.raises(ValueError, match=f"the result of 'lazy' cannot be sent: it {told}"):
+        client(timeout=60).call({}, "lazy")
+    with pytest.raises(RuntimeError, match="Evil, which cannot be encoded"):
+        client(timeout=60).call({}, "raise_it", what="evil")
+    for use in (client().call, client().cast, client(target={"fanout": True}).cast):
+        with pytest.raises(oslo_messaging.MessagingException, match=told):
+            use({}, "echo", rows=Lazy())
+    assert endpoint.seen == []
 
 
 def test_an_unknown_method_is_told(serve: Make, client: Make) -> None:

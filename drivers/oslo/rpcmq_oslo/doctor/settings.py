@@ -15,11 +15,10 @@ from rpcmq import threads
 from rpcmq.errors import ConfigError
 from rpcmq_oslo.doctor.findings import FAIL, OK, WARN, Finding
 from rpcmq_oslo.options import GROUP, OPTION_NAMES, options_of
-from rpcmq_oslo.router_urls import router_urls, virtual_host
+from rpcmq_oslo.router_urls import SCHEME, router_urls, virtual_host
 
 __all__ = ["Bus", "read_settings"]
 
-_SCHEME = "rpcmq"
 _NOTIFICATIONS = "oslo_messaging_notifications"
 
 
@@ -91,7 +90,7 @@ def _add(
         todo = "transport_url = rpcmq://host:7700/, or --transport-url where it is kept elsewhere (cells of Nova)"
         findings.append((FAIL, name, text, todo))
         return
-    if scheme != _SCHEME:
+    if scheme != SCHEME:
         if name == "notifications":
             findings.append((OK, name, f"{shown}: they go on over {scheme}, not over rpcmq", ""))
         else:
