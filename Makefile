@@ -50,8 +50,11 @@ MORE_TESTS := tests/latency/jobs/test_stream_process.py \
 	tests/faults/test_queue_mesh.py::test_items_of_one_router_are_worked_at_by_equal_workers_of_all_routers \
 	tests/faults/test_queue_mesh.py::test_nothing_is_lost_where_everything_is_killed_at_once \
 	tests/cli/test_poison.py \
+	tests/faults/test_poison_simulation.py \
+	tests/faults/test_mesh_simulation.py::test_nothing_breaks_with_the_node_poison \
 	tests/cli/test_tap.py \
 	tests/gateway/test_mesh.py \
+	tests/gateway/test_quarantine.py \
 	tests/programs \
 	tests/fuzz \
 	tests/faults/test_three_routers.py \

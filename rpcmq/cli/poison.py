@@ -61,6 +61,8 @@ def show_command(state: State, fingerprint: str, timeout: float) -> None:
 
     The first digits of a fingerprint are enough. With keys this needs the right "node" on "poison.show".
     """
+    if not fingerprint:
+        raise click.UsageError("give the first digits of a FINGERPRINT; `rpcmq poison ls` lists them")
     answer = _ask(state, timeout, "show", fingerprint)
     if state.json:
         print_json(answer)
@@ -132,7 +134,8 @@ def _print_story(row: dict[str, Any]) -> None:
     more = f"{row['stopped']} stopped" if is_stopped else f"by chance with a probability of {row['chance']:.1g}"
     click.echo(plain(f"{row['state']} since {_time(row['since_ms'])}, {more}"))
     for kill in row["kills"]:
-        where = ", ".join(f"{name} {kill[name]}" for name in ("host", "pid", "program", "router") if kill.get(name))
+        names = ("host", "pid", "program", "key", "router")
+        where = ", ".join(f"{name} {kill[name]}" for name in names if kill.get(name))
         click.echo(plain(f"  {_time(kill['at_ms'])} killed {kill['consumer']} {kill['seconds']:g} s after it got it"))
         click.echo(plain(f"      {where}; call {kill['id']} of {kill['caller']}"))
 

@@ -118,6 +118,7 @@ def test_a_call_that_kills_is_stopped_shown_and_released(
         assert story.count("killed ") == 2 and "'divide' of 'compute'" in story and "2 stopped" in story
         refused = invoke("poison", "show", "0" * 12, env=env)
         assert refused.returncode != 0 and "no call with a fingerprint 000000000000" in refused.stderr
+        assert [invoke("poison", verb, "", env=env).returncode for verb in ("show", "release")] == [2, 2]
         assert invoke("poison", "release", env=env).returncode == 2
 
         servers.mended.touch()

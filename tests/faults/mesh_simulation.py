@@ -10,6 +10,7 @@ To see one seed line by line, the same in any process::
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from rpcmq.core.router.router import Router
@@ -50,8 +51,9 @@ class MeshSimulation(SimulatedRun):
     plan: MeshPlan
     step_seconds = 0.1
 
-    def __init__(self, plan: MeshPlan, keeps_history: bool = False) -> None:
-        net = MeshNetwork("" if plan.is_ring else plan.routers, plan.settings, lost_seconds=LOST_SECONDS)
+    def __init__(self, plan: MeshPlan, keeps_history: bool = False, engine: Callable[..., Router] = Router) -> None:
+        names = "" if plan.is_ring else plan.routers
+        net = MeshNetwork(names, plan.settings, lost_seconds=LOST_SECONDS, engine=engine)
         for place, name in enumerate(plan.routers if plan.is_ring else ""):
             before, after = plan.routers[place - 1], plan.routers[(place + 1) % len(plan.routers)]
             net.add_router(name, peers=[each for each in (before, after) if each in net.hosts])

@@ -10,6 +10,8 @@ from random import Random
 
 import pytest
 
+from rpcmq.nodes.poison import Poison
+from rpcmq.testing.nodes import engine_with, plan_of
 from tests.faults.many_seeds import assert_none_breaks
 from tests.faults.mesh_plan import HEDGES, RINGS, TWO_DEATHS, MeshPlan, mesh_plan_of
 from tests.faults.mesh_simulation import MeshSimulation, simulate_mesh
@@ -82,6 +84,14 @@ def test_nothing_breaks(seeds: slice) -> None:
     for first in (0, RINGS, TWO_DEATHS, HEDGES):
         for seed in range(first, first + 8)[seeds]:
             assert simulate_mesh(seed).violations == [], replayed(seed)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_nothing_breaks_with_the_node_poison() -> None:
+    for seed in (*range(40, 48), TWO_DEATHS + 1, HEDGES + 1):
+        verdict = MeshSimulation(mesh_plan_of(seed), engine=engine_with(plan_of(Poison))).run()
+        assert verdict.violations == [], f"seed {seed}"
 
 
 def test_a_seed_gives_the_same_history_each_time() -> None:

@@ -9,9 +9,12 @@ A consumer that dies has a *kill* for each call that it had, if it had got that 
   from the other deaths, and rarely in just those seconds for which one has a call that another has died with. So a call
   that kills at once takes few kills, and one that takes its time, or that is one of many, takes more.
 
-What speaks against a kill: another process that consumes was lost within a second, for then the host or the network has
-failed; but if the call was given to the later of the two after the earlier one was lost, it has followed it there, and
-both are kills. A process that comes back was not dead. An answer to the call ends all suspicion.
+What speaks against a kill: another process of the same host that consumes was lost within a second, for then the host
+has failed; but if the call was given to the later of the two after the earlier one was lost, it has followed it there,
+and both are kills. Of those who die within a second at several hosts it has killed one, but where it was given again.
+A process that comes back was not dead. Where others go on dying without a call that is quarantined, as in a restart by
+SIGKILL, so that chance may have killed those that had it, it is let through again. An answer to the call ends all
+suspicion.
 """
 
 from __future__ import annotations
@@ -20,143 +23,35 @@ from collections import OrderedDict, deque
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from math import exp, factorial, inf
-from typing import NamedTuple
 
-__all__ = ["CallName", "Death", "Evidence", "Flight", "Kill", "Loss", "Suspect", "Verdict", "at_least"]
+from rpcmq.nodes.poison.facts import TOGETHER_SECONDS, Death, Flight, Kill, Loss, Suspect, Topic
 
-#: Losses within so many seconds are one failure.
-_TOGETHER_SECONDS = 1.0
+__all__ = ["Evidence", "Verdict", "at_least"]
+
 #: Losses that are remembered, deaths of a topic, topics with deaths, and kills of a call.
 _MAX_LOSSES, _MAX_DEATHS, _MAX_TOPICS, _MAX_KILLS = 10_000, 200, 1_000, 10
 #: Seconds of a consumer's life in which one death is expected until there is more to go by.
 _FIRST_SECONDS = 3600.0
+#: Seconds in which deaths are counted once more: consumers that are killed one after the other die at another rate.
+_SPELL_SECONDS = 60.0
+#: A quarantine is lifted if chance becomes so many times more likely than it may be.
+_DOUBT = 10.0
 #: Losses that are looked at of those that were at the same time.
 _MAX_TOGETHER = 20
-
-Topic = tuple[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class CallName:
-    """Calls that ask for the same.
-
-    Attributes:
-        fingerprint: the digest of the rest, and of the payload.
-        size_bytes: of the payload.
-    """
-
-    fingerprint: str
-    exchange: str
-    topic: str
-    server: str
-    method: str
-    format: str
-    size_bytes: int
-
-    @property
-    def place(self) -> Topic:
-        """Exchange and topic."""
-        return self.exchange, self.topic
-
-
-@dataclass(frozen=True, slots=True)
-class Flight:
-    """A call that a consumer had when it died, since ``given_at`` (monotonic seconds)."""
-
-    call: CallName
-    given_at: float
-    id: str = ""
-    caller: str = ""
-
-
-class Loss(NamedTuple):
-    """The loss of a connection.
-
-    Attributes:
-        at: when (monotonic seconds).
-        process: the session that the process had.
-        instance: host and process id, which several sessions of one program have; None: not known.
-    """
-
-    at: float
-    process: Hashable
-    instance: Hashable = None
-
-    def is_of(self, other: Loss) -> bool:
-        """Return whether the two are of one process."""
-        return self.process == other.process or (self.instance is not None and self.instance == other.instance)
-
-    def is_near(self, other: Loss) -> bool:
-        """Whether the two are at about the same time."""
-        return abs(self.at - other.at) < _TOGETHER_SECONDS
-
-
-@dataclass(frozen=True, slots=True)
-class Death:
-    """A process that is taken for dead.
-
-    Attributes:
-        loss: of its connection; ``at_ms``: when, by the wall clock.
-        consumers: of each topic, by exchange and topic, that it consumed: how many there were, with itself.
-        is_sudden: whether a call may be the reason: it was not leaving, and had been heard of until then.
-    """
-
-    loss: Loss
-    identity: str
-    consumers: Mapping[Topic, int] = field(default_factory=dict)
-    router: str = ""
-    at_ms: int = 0
-    description: Mapping[str, str] = field(default_factory=dict)
-    is_sudden: bool = True
-
-    @property
-    def lost_at(self) -> float:
-        """The time at which its connection was lost (monotonic seconds)."""
-        return self.loss.at
-
-
-@dataclass(frozen=True, slots=True)
-class Kill:
-    """A death with a call in flight that had been given to it ``seconds`` before, one of ``beside``."""
-
-    death: Death
-    seconds: float
-    beside: int
-    id: str
-    caller: str
-
-
-@dataclass(slots=True, eq=False)
-class Suspect:
-    """A call that has killed.
-
-    Attributes:
-        quarantined_at: since when it is given to nobody (monotonic seconds); None: it is.
-        stopped: calls that were stopped since.
-    """
-
-    call: CallName
-    kills: list[Kill] = field(default_factory=list)
-    touched_at: float = 0.0
-    quarantined_at: float | None = None
-    stopped: int = 0
-
-    def has_killed(self, death: Death) -> bool:
-        """Whether ``death`` is that of a process that it has killed, by whatever session."""
-        lost, losses = death.loss, (kill.death.loss for kill in self.kills)
-        return any(each.process == lost.process or (each.is_of(lost) and each.is_near(lost)) for each in losses)
-
-    def has_followed(self, lost: Loss, flight: Flight) -> bool:
-        """Whether the call was given to the one that has just died after it had killed the process of ``lost``."""
-        return any(kill.death.loss.is_of(lost) and flight.given_at >= kill.death.lost_at for kill in self.kills)
 
 
 @dataclass(slots=True)
 class Verdict:
-    """The changes that new evidence has made."""
+    """The changes that new evidence has made.
+
+    Attributes:
+        lifted: let through again, as they have killed fewer than it seemed.
+        doubted: let through again, as others die without them as well.
+    """
 
     quarantined: Suspect | None = None
     lifted: list[Suspect] = field(default_factory=list)
+    doubted: list[Suspect] = field(default_factory=list)
 
 
 class Evidence:
@@ -238,9 +133,12 @@ class Evidence:
             if not death.is_sudden or not 0 <= seconds <= self._within:
                 continue
             if all(suspect.has_followed(other, flight) for other in others):
-                self._add(now, suspect, Kill(death, seconds, count or len(flights), flight.id, flight.caller), flight)
+                self._add(
+                    now, suspect, Kill(death, seconds, count or len(flights), flight.id, flight.caller, now), flight
+                )
         if death.is_sudden:
-            self._note_death(death)
+            self._note_death(now, death)
+            self._doubt(now, death, verdict)
         self._judge(now, beside, verdict)
         return verdict
 
@@ -249,20 +147,20 @@ class Evidence:
         found: list[Loss] = []
         for other in reversed(self._losses):
             # Those that other routers tell of come a little late.
-            if other.at <= loss.at - 5 * _TOGETHER_SECONDS or len(found) > _MAX_TOGETHER:
+            if other.at <= loss.at - 5 * TOGETHER_SECONDS or len(found) > _MAX_TOGETHER:
                 break
-            if other.is_near(loss) and not other.is_of(loss):
+            if other.is_one_failure_with(loss):
                 found.append(other)
         return found
 
     def _excuse(self, loss: Loss, flights: Mapping[str, Flight], verdict: Verdict) -> None:
         """Take back kills that turn out to be of one failure with ``loss``."""
         recent = self._recent
-        while recent and recent[0][1].death.lost_at <= loss.at - 2 * _TOGETHER_SECONDS:
+        while recent and recent[0][1].death.lost_at <= loss.at - 2 * TOGETHER_SECONDS:
             recent.popleft()
         for suspect, kill in list(recent):
             other = kill.death.loss
-            if other.is_of(loss) or not other.is_near(loss):
+            if not other.is_one_failure_with(loss):
                 continue
             flight = flights.get(suspect.call.fingerprint)
             if flight is None or not suspect.has_followed(other, flight):
@@ -273,20 +171,38 @@ class Evidence:
         for kill in kills:
             if kill in suspect.kills:
                 suspect.kills.remove(kill)
-        fingerprint = suspect.call.fingerprint
-        if suspect.quarantined_at is not None and len(suspect.kills) < self._kills:
-            suspect.quarantined_at = None
-            if self.quarantined.pop(fingerprint, None) is not None:
-                verdict.lifted.append(suspect)
-                self.suspects[fingerprint] = suspect
+        if suspect.quarantined_at is not None and len(suspect.kills) < self._kills and self.let_through(suspect):
+            verdict.lifted.append(suspect)
         if not suspect.kills:
-            self.suspects.pop(fingerprint, None)
+            self.suspects.pop(suspect.call.fingerprint, None)
+
+    def let_through(self, suspect: Suspect) -> bool:
+        """Lift a quarantine, and go on suspecting; return whether there was one."""
+        suspect.quarantined_at = None
+        if self.quarantined.pop(suspect.call.fingerprint, None) is None:
+            return False
+        self.suspects[suspect.call.fingerprint] = suspect
+        return True
+
+    def _doubt(self, now: float, death: Death, verdict: Verdict) -> None:
+        """Lift what chance may have killed, now that one more has died without it."""
+        if now - self._began_at < _SPELL_SECONDS:
+            return  # too little is known of how often consumers die
+        for suspect in list(self.quarantined.values()):
+            if suspect.call.place not in death.consumers or suspect.has_killed(death):
+                continue
+            if self.chance_of(now, suspect) > self._chance * _DOUBT and self.let_through(suspect):
+                verdict.doubted.append(suspect)
 
     # --- judgement ---------------------------------------------------------------------------
 
     def _add(self, now: float, suspect: Suspect, kill: Kill, flight: Flight) -> None:
         if suspect.has_killed(kill.death) and not suspect.has_followed(kill.death.loss, flight):
             return  # the process had the call in two sessions
+        if any(
+            other.death.loss.is_near(kill.death.loss) and not other.leads_to(kill, flight) for other in suspect.kills
+        ):
+            return  # all of them may have died of one thing, whatever they had
         if len(suspect.kills) == _MAX_KILLS:
             del suspect.kills[1]  # the first tells when it began
         suspect.kills.append(kill)
@@ -299,12 +215,17 @@ class Evidence:
         while len(self.suspects) > self._max_suspects:
             self.suspects.popitem(last=False)
 
-    def _note_death(self, death: Death) -> None:
+    def _note_death(self, now: float, death: Death) -> None:
+        noted = self._deaths
         for topic in death.consumers:
-            self._deaths.setdefault(topic, deque(maxlen=_MAX_DEATHS)).append(death)
-            self._deaths.move_to_end(topic)
-        while len(self._deaths) > _MAX_TOPICS:
-            self._deaths.popitem(last=False)
+            noted.setdefault(topic, deque(maxlen=_MAX_DEATHS)).append(death)
+            noted.move_to_end(topic)
+        while noted:
+            # The topic at which nobody has died for longest.
+            oldest = next(iter(noted.values()))
+            if len(noted) <= _MAX_TOPICS and oldest and oldest[-1].lost_at > now - self._memory:
+                break
+            noted.popitem(last=False)
 
     def chance_of(self, now: float, suspect: Suspect) -> float:
         """The probability that consumers that die by chance have it so often, or another one of those beside it."""
@@ -312,10 +233,12 @@ class Evidence:
         if not kills:
             return 1.0
         deaths = self._deaths.get(place, ())
-        others = sum(each.lost_at > now - self._memory and not suspect.has_killed(each) for each in deaths)
-        consumers = max(kill.death.consumers.get(place, 1) for kill in kills)
+        others = [now - each.lost_at for each in deaths if not suspect.has_killed(each)]
+        consumers = max(1, *(kill.death.consumers.get(place, 1) for kill in kills))
         lived = consumers * max(1.0, min(self._memory, now - self._began_at))
-        rate = max(others / lived, (others + 1) / (lived + _FIRST_SECONDS))
+        count, in_spell = (sum(age < seconds for age in others) for seconds in (self._memory, _SPELL_SECONDS))
+        in_spell = in_spell if in_spell > 1 else 0
+        rate = max(count / lived, (count + 1) / (lived + _FIRST_SECONDS), in_spell / (consumers * _SPELL_SECONDS))
         # The first kill says nothing: whoever dies has had some call.
         expected = rate * sum(kill.seconds for kill in kills[1:])
         return min(1.0, max(kill.beside for kill in kills) * at_least(len(kills) - 1, expected))

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from rpcmq.nodes import ProtocolError
-from rpcmq.nodes.poison.evidence import CallName, Death, Flight, Kill, Loss, Suspect
+from rpcmq.nodes.poison.facts import CallName, Death, Flight, Kill, Loss, Suspect
 
 __all__ = [
     "MAX_FLIGHTS_TOLD", "death_of", "flights_of", "list_of", "loss_of", "quarantine_of", "text_of", "told_death",
@@ -22,6 +22,7 @@ __all__ = [
 MAX_FLIGHTS_TOLD, _MAX_TOPICS = 100, 20
 _MAX_TEXT, _MAX_KILLS = 300, 10
 _LONGEST = 1e9
+_DESCRIPTION = ("host", "pid", "program", "key")
 #: Of the rows of a list that is told.
 _MAX_BYTES = 24 << 10
 Row = TypeVar("Row")
@@ -155,7 +156,7 @@ def death_of(value: Any, now: float) -> Death:
         consumers,
         text_of(told.get("router"), "router"),
         _count_of(told.get("at_ms"), "at_ms"),
-        {name: text_of(description[name], name) for name in ("host", "pid", "program") if name in description},
+        {name: text_of(description[name], name) for name in _DESCRIPTION if name in description},
         told.get("sudden") is True,
     )
 

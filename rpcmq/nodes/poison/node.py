@@ -12,8 +12,9 @@ from math import inf
 from typing import Any
 
 from rpcmq.nodes import Ask, Context, Loss, Node, Passage, Peer, ProtocolError, Stop, integer, number, seconds, setting
-from rpcmq.nodes.poison import evidence
-from rpcmq.nodes.poison.evidence import CallName, Death, Evidence, Flight, Suspect, Verdict
+from rpcmq.nodes.poison import facts
+from rpcmq.nodes.poison.evidence import Evidence, Verdict
+from rpcmq.nodes.poison.facts import CallName, Death, Flight, Suspect
 from rpcmq.nodes.poison.news import (
     death_of,
     flights_of,
@@ -42,7 +43,8 @@ _SILENT_SECONDS = 12.0
 #: News of losses that other routers are told in a second.
 _LOSSES, _MAX_LOSSES_TOLD = frozenset(("away", "gone", "back")), 500
 _IS_BACK = "a consumer that was taken for dead is back"
-_HOST_FAILED = "the host or the network has failed: another consumer was lost at the same time"
+_HOST_FAILED = "its host has failed: another consumer there was lost at the same time"
+_OTHERS_DIE = "so many consumers die without it as well that it need not have killed those which had it"
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,7 @@ class Poison(Node):
             consumers=loss.topics,
             router=self.context.router,
             at_ms=self.context.wall_ms(loss.lost_at),
-            description=loss.description,
+            description=loss.description | ({"key": loss.peer.key} if loss.peer.key else {}),
             is_sudden=not loss.is_leaving and loss.silent_seconds < _SILENT_SECONDS,
         )
         verdict = self._evidence.gone(now, death, flights)
@@ -146,10 +148,10 @@ class Poison(Node):
                 flights[call.fingerprint] = flight
         return flights
 
-    def _lost(self, loss: Loss) -> evidence.Loss:
+    def _lost(self, loss: Loss) -> facts.Loss:
         told = loss.description
         instance = (told["host"], told["pid"]) if "host" in told and "pid" in told else None
-        return evidence.Loss(loss.lost_at, self._process_of(loss.peer), instance)
+        return facts.Loss(loss.lost_at, self._process_of(loss.peer), instance)
 
     def _process_of(self, peer: Peer) -> str:
         """The name of a session, which no other one of the mesh has."""
@@ -161,13 +163,21 @@ class Poison(Node):
         return process
 
     def _follow(self, now: float, verdict: Verdict, why: str) -> None:
-        for suspect in verdict.lifted:
+        for suspect, reason in [
+            *((each, why) for each in verdict.lifted),
+            *((d, _OTHERS_DIE) for d in verdict.doubted),
+        ]:
             self._counts["lifted"] += 1
-            text = f"{name_of(suspect)} is let through again: {why}"
+            text = f"{name_of(suspect)} is let through again: {reason}"
             self.context.log(now, "lifted", text, fields=self._audit(now, suspect))
         if verdict.quarantined is not None:
             self._note_quarantine(now, verdict.quarantined)
         self._places.update(self._evidence)
+
+    def _note_lifted(self, now: float, suspect: Suspect, why: str) -> None:
+        self._counts["lifted"] += 1
+        text = f"{name_of(suspect)} is let through again: {why}"
+        self.context.log(now, "lifted", text, fields=self._audit(now, suspect))
 
     def _note_quarantine(self, now: float, suspect: Suspect, says: str = "") -> None:
         self._counts["quarantined"] += 1
@@ -241,6 +251,13 @@ class Poison(Node):
                 death = death_of(news.get("death"), now)
                 verdict = judge.gone(now, death, flights, count if type(count) is int else 0)
                 self._follow(now, verdict, _HOST_FAILED)
+                if verdict.quarantined is not None:
+                    # Those that have heard of other deaths than this one would let it through.
+                    self._tell_quarantine(now, verdict.quarantined)
+            case "doubted":
+                doubted = judge.find(text_of(news.get("fingerprint"), "fingerprint"))
+                if doubted is not None and judge.let_through(doubted):
+                    self._note_lifted(now, doubted, f"{_OTHERS_DIE} (router {router} says so)")
             case "answered" | "release":
                 self._let_go(now, router, text_of(news.get("fingerprint"), "fingerprint"), news)
             case "quarantined":
@@ -260,9 +277,7 @@ class Poison(Node):
             text = f"{text_of(news.get('by'), 'by')} has released {name_of(suspect)} at router {router}"
             self.context.log(now, "released", text, fields=self._audit(now, suspect))
         else:
-            self._counts["lifted"] += 1
-            text = f"{name_of(suspect)} is let through again: one was answered at router {router}"
-            self.context.log(now, "lifted", text, fields=self._audit(now, suspect))
+            self._note_lifted(now, suspect, f"one was answered at router {router}")
 
     # --- operators ---------------------------------------------------------------------------
 
@@ -352,7 +367,5 @@ class Poison(Node):
         for suspect in list(self._evidence.quarantined.values()):
             if suspect.quarantined_at is not None and suspect.quarantined_at + self.settings.lasts <= now:
                 self._evidence.release(suspect.call.fingerprint)
-                self._counts["lifted"] += 1
-                text = f"{name_of(suspect)} is let through again: lasts = {self.settings.lasts:g} s are over"
-                self.context.log(now, "lifted", text, fields=self._audit(now, suspect))
+                self._note_lifted(now, suspect, f"lasts = {self.settings.lasts:g} s are over")
         self._places.update(self._evidence)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rpcmq.nodes import Context, Passage
-from rpcmq.nodes.poison.evidence import Evidence, Suspect, Topic
+from rpcmq.nodes.poison.evidence import Evidence
+from rpcmq.nodes.poison.facts import Suspect, Topic
 
 __all__ = ["Places"]
 

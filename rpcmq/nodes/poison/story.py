@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from rpcmq.nodes.poison.evidence import Kill, Suspect
+from rpcmq.nodes.poison.facts import Kill, Suspect
 
 __all__ = ["SHORT", "kill_row", "name_of", "row_of", "story_of"]
 

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rpcmq.nodes.poison.evidence import CallName, Death, Evidence, Flight, Loss, Suspect, Verdict, at_least
+from rpcmq.nodes.poison.evidence import Evidence, Verdict, at_least
+from rpcmq.nodes.poison.facts import CallName, Death, Flight, Loss, Suspect
 
 TOPIC = ("", "compute")
 GRACE = 0.5
@@ -36,10 +37,18 @@ class World:
         self.evidence.away(loss)
         return loss
 
-    def death(self, loss: Loss, had: dict[str, float], is_sudden: bool = True, topic: str = "compute") -> Verdict:
-        """The process of ``loss`` is dead, which had calls since those times."""
+    def death(
+        self,
+        loss: Loss,
+        had: dict[str, float],
+        is_sudden: bool = True,
+        topic: str = "compute",
+        are_others: bool = False,
+    ) -> Verdict:
+        """The process of ``loss`` is dead, which had calls since those times; ``are_others``: nobody else."""
         death = Death(loss, f"w{loss.process}", {("", topic): self.consumers}, is_sudden=is_sudden)
-        flights = {name: Flight(call(name, topic), at) for name, at in had.items()}
+        id = str(next(self.numbers)) if are_others else ""
+        flights = {name: Flight(call(name, topic), at, id) for name, at in had.items()}
         verdict = self.evidence.gone(loss.at + GRACE, death, flights)
         self.verdicts.append(verdict)
         return verdict
@@ -99,6 +108,67 @@ def test_a_loss_that_comes_to_light_later_takes_a_kill_back() -> None:
     verdict = world.dies(110.9, {})
     assert names(verdict.lifted) == ["a"] and not world.evidence.quarantined
     assert len(world.evidence.suspects["a"].kills) == 1
+
+
+def at_host(number: int) -> tuple[str, str]:
+    return f"node-{number}", "1"
+
+
+def test_losses_at_other_hosts_are_no_failure_of_one() -> None:
+    """Two calls kill, each one consumer after the other, at the same time."""
+    world = World()
+    for number in range(2):
+        one, other = (
+            world.loss(100 + number + at, instance=at_host(2 * number + host)) for host, at in enumerate((0, 0.3))
+        )
+        world.death(one, {"a": one.at - 0.01})
+        world.death(other, {"b": other.at - 0.01})
+    assert world.quarantined == ["a", "b"] and world.evidence.excused == 0
+
+
+def test_of_consumers_that_die_at_the_same_time_at_several_hosts_a_call_that_all_had_has_killed_one() -> None:
+    world = World()
+    losses = [world.loss(100 + 0.04 * host, instance=at_host(host)) for host in range(8)]
+    for loss in losses:
+        calls = {"often": loss.at - 0.01, f"once {loss.process}": loss.at - 0.01}
+        world.death(loss, calls, are_others=True)
+    (often,) = [each for each in world.evidence.suspects.values() if each.call.fingerprint == "often"]
+    assert len(often.kills) == 1 and not world.quarantined
+
+
+def test_a_call_that_several_had_at_the_same_time_is_quarantined_when_it_kills_again() -> None:
+    world = World()
+    for host in range(3):
+        loss = world.loss(100 + 0.1 * host, instance=at_host(host))
+        world.death(loss, {"a": loss.at - 0.05}, are_others=True)
+    assert not world.quarantined
+    world.death(world.loss(101.5, instance=at_host(7)), {"a": 101.4}, are_others=True)
+    assert world.quarantined == ["a"]
+
+
+@pytest.mark.parametrize("seconds", [1.5, 2.0, 3.0])
+@pytest.mark.parametrize("consumers", [4, 10])
+def test_restarts_by_sigkill_one_after_the_other_end_a_quarantine_that_they_have_led_to(
+    seconds: float, consumers: int
+) -> None:
+    """A call that takes long is given to the next one each time; in the end the others die without it."""
+    world = World()
+    world.consumers = consumers
+    world.dies(1000, {"long": 999.0})
+    world.dies(1000 + seconds, {"long": 1000.5})
+    assert world.quarantined == ["long"]
+    doubted = [world.dies(1000 + seconds * number, {"x": 0.0}).doubted for number in range(2, consumers + 2)]
+    assert names(each for verdict in doubted for each in verdict) == ["long"]
+    assert not world.evidence.quarantined and len(world.evidence.suspects["long"].kills) == 2
+
+
+def test_others_that_die_do_not_end_the_quarantine_of_a_call_that_kills_at_once() -> None:
+    world = World()
+    for number in range(2):
+        world.dies(1000 + number, {"a": 999.99 + number})
+    for number in range(20):
+        assert not world.dies(1002.5 + 2 * number, {}).doubted
+    assert list(world.evidence.quarantined) == ["a"]
 
 
 def test_a_call_that_follows_within_a_second_has_killed_twice() -> None:
@@ -199,6 +269,15 @@ def test_memory_is_bounded_in_time_and_number() -> None:
     assert len(world.evidence.suspects) == 10
     world.evidence.forget_old(inf)
     assert not world.evidence.suspects and world.evidence.next_deadline() == inf
+
+
+def test_deaths_that_say_nothing_any_more_are_forgotten() -> None:
+    world = World(memory=60.0)
+    for number in range(50):
+        world.dies(100 + number, {}, topic=f"topic-{number}")
+    assert len(world.evidence._deaths) == 50
+    world.dies(300, {}, topic="compute")
+    assert list(world.evidence._deaths) == [("", "compute")]
 
 
 def test_many_losses_at_once_are_looked_at_in_bounded_time() -> None:

@@ -27,9 +27,9 @@ class Country:
         self.callers = {name: self.net.process(f"api-{name}", router=name) for name in self.net.hosts}
         self.workers: dict[str, Process] = {}
 
-    def start(self, router: str, *names: str) -> None:
+    def start(self, router: str, *names: str, host: str = "") -> None:
         for name in names:
-            worker = self.net.process(name, router=router, host=name, pid=1)
+            worker = self.net.process(name, router=router, host=host or name, pid=len(self.workers))
             worker.register("compute", credit=10)
             self.workers[name] = worker
         self.net.advance(2)
@@ -135,8 +135,8 @@ def test_a_router_that_joins_or_comes_back_learns_of_it() -> None:
 def test_consumers_of_one_host_at_two_routers_are_one_failure() -> None:
     country = Country("a", "b", "c")
     for _ in range(3):
-        country.start("a", "a1", "a2")
-        country.start("b", "b1")
+        country.start("a", "a1", "a2", host="node-7")
+        country.start("b", "b1", host="node-7")
         call = country.call("a")
         country.net.advance(0.05)
         victims = country.holder(call), "b1"

@@ -29,8 +29,8 @@ class Town:
         for number in range(consumers):
             self.start(f"w{number}")
 
-    def start(self, name: str, host: str = "", **register: Any) -> Process:
-        worker = self.net.process(name, host=host or name, pid=1)
+    def start(self, name: str, host: str = "", pid: int = 1, **register: Any) -> Process:
+        worker = self.net.process(name, host=host or name, pid=pid)
         worker.register("compute", **{"credit": 10, **register})
         self.workers[name] = worker
         return worker
@@ -280,7 +280,9 @@ def test_a_new_process_in_place_of_a_dead_one_does_not_hide_its_death() -> None:
 
 
 def test_a_host_that_fails_kills_by_no_call() -> None:
-    town = Town(consumers=9)
+    town = Town(consumers=0)
+    for number in range(9):
+        town.start(f"w{number}", host="node-7", pid=number)
     call = town.call()
     for _ in range(4):
         town.net.advance(5)
@@ -396,6 +398,20 @@ def test_keys_need_the_right() -> None:
 
     assert [outcome(ops, verb) for verb in ("show", "release")] == [Kind.ANSWER, Outcome.DENIED]
     assert [outcome(stranger, verb) for verb in ("show", "release")] == [Outcome.DENIED] * 2
+
+
+def test_the_story_names_the_keys_of_those_that_died() -> None:
+    town = Town(consumers=0)
+    anything = (Right(frozenset({"admin", "call", "node", "serve"}), ("#",)),)
+    keys = [Key("agent", "A" * 40, anything), Key("rogue", "R" * 40, anything)]
+    town.net.router.set_authorized_keys(town.net.now, keys)
+    town.api, town.ops = town.net.process("agent", user="A" * 40), town.net.process("agent:2", user="A" * 40)
+    for name in ("rogue:1", "rogue:2"):
+        town.workers[name] = town.net.process(name, host=name, pid=1, user="R" * 40)
+        town.workers[name].register("compute", credit=10)
+    town.kill_with(town.call(), 2)
+    (row,) = town.calls()
+    assert row["state"] == "quarantined" and [kill["key"] for kill in row["kills"]] == ["rogue", "rogue"]
 
 
 def test_nonsense_is_refused() -> None:
