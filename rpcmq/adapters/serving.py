@@ -7,6 +7,7 @@ the adapter: it gets each message whole, and decides what runs it, where, and wh
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextvars import copy_context
 from time import monotonic
 from typing import Any
 
@@ -19,6 +20,7 @@ from rpcmq.client.thread_process import ThreadProcess
 from rpcmq.client.verbs import ClientVerbs
 from rpcmq.core.process.task import Task
 from rpcmq.transport.home import Home, at_home
+from rpcmq.transport.thread_shell import ThreadShell
 from rpcmq.wire import Address, Flag, Kind
 
 __all__ = ["KEPT", "IncomingMessage", "MessageConsumer", "is_serving"]
@@ -288,7 +290,8 @@ class MessageConsumer:
             not, :meth:`IncomingMessage.show_life` does.
         is_prompt: asked before each message whether ``handle`` is sure to return :data:`KEPT` at present, and not to
             wait: where the client lives in plain threads that nobody has patched, it is then called in the
-            thread of the sockets, which spares the waking of another one. It must not use verbs there.
+            thread of the sockets, once that has seen to all that came, which spares the waking of another one. It must
+            not use verbs there.
 
     Raises:
         UsageError: a wrong argument.
@@ -362,10 +365,28 @@ class MessageConsumer:
 
     def _invoke(self, task: Task, body: dict[str, Any]) -> Any:
         message = IncomingMessage(self._consumer.at(task), task, body)
+        shell = self.shell
+        if isinstance(shell, ThreadShell) and not shell.can_wait:
+            shell.call_at_end_of_turn(copy_context().run, self._give_kept, shell, task, message)
+            return message.kept
+        self._note_given(task)
+        return message.kept if self._handle(message) is KEPT else ANSWERED
+
+    def _give_kept(self, shell: ThreadShell, task: Task, message: IncomingMessage) -> None:
+        """Call the handler, which keeps ``message``, in the thread of the sockets, without the lock."""
+        try:
+            if self._handle(message) is not KEPT and not message.is_call:
+                shell.inside(message.kept.answer, ANSWERED)
+        except BaseException as error:
+            shell.inside(message.kept.fail, error)
+        # Not before: who leaves waits for it.
+        self._note_given(task)
+
+    def _note_given(self, task: Task) -> None:
         self._given.add(task)
         if len(self._given) > self._most_given:
-            self._given = {each for each in self._given if not each.has_ended}
-        return message.kept if self._handle(message) is KEPT else ANSWERED
+            # A copy in one step: other threads add to it.
+            self._given = {each for each in tuple(self._given) if not each.has_ended}
 
 
 def is_serving(client: ClientVerbs) -> bool:

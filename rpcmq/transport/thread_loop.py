@@ -156,13 +156,14 @@ class ThreadLoop:
     """
 
     __slots__ = (
-        "_bell", "_bells", "_epoll", "_monitor", "_number", "_pid", "_readers", "_soon", "_stopped", "_timers",
-        "_wait_for_bell", "ident", "inboxes", "is_asleep", "wakes",
+        "_at_end", "_bell", "_bells", "_epoll", "_monitor", "_number", "_pid", "_readers", "_soon", "_stopped",
+        "_timers", "_wait_for_bell", "ident", "inboxes", "is_asleep", "wakes",
     )  # fmt: skip
 
     def __init__(self, monitor: Monitor) -> None:
         self._monitor = monitor
         self._soon: deque[Callback] = deque()
+        self._at_end: deque[tuple[Callable[..., object], tuple[Any, ...]]] = deque()
         self._timers: list[tuple[float, int, Callback]] = []
         self._number = count()
         self._stopped = 0
@@ -218,6 +219,13 @@ class ThreadLoop:
         if self.is_asleep:
             self.ring()
         return callback
+
+    def call_at_end(self, function: Callable[..., object], *args: object) -> None:
+        """Call ``function`` once this turn is over, without the monitor. From the loop's thread only.
+
+        Threads that it wakes find the monitor free and, soon, the interpreter: otherwise they would wait once more.
+        """
+        self._at_end.append((function, args))
 
     def prepared(self, function: Callable[[], object]) -> Callable[[], object]:
         """Return a function of C that has ``function`` called in a next turn; it does not wake the thread up."""
@@ -296,6 +304,9 @@ class ThreadLoop:
                     print_failure(self, error)
                     wait, seconds = self._epoll.poll, _AFTER_FAILURE
             # Whoever adds something from here on sees that this sleeps, and rings.
+            while self._at_end:
+                function, args = self._at_end.popleft()
+                call_printing(function, *args)
             try:
                 readable = wait(seconds)
             except BaseException as error:

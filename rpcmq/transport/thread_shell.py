@@ -85,6 +85,13 @@ class ThreadShell(ClientShell):
         """See :meth:`ClientShell.call_from_any_thread`."""
         self._loop.call_soon(function, *args)
 
+    def call_at_end_of_turn(self, function: Callable[..., object], *args: object) -> None:
+        """Call ``function``, which must not wait, without the monitor when the loop is done with this turn.
+
+        From the loop's thread only.
+        """
+        self._loop.call_at_end(function, *args)
+
     def check_name(self, url: str, on_failure: Callable[[str], object]) -> Handle:
         """See :meth:`Shell.check_name`."""
         return ThreadNameCheck(self, url, on_failure)

@@ -31,12 +31,16 @@ class Keeper:
         self.is_prompt = True
         self.kept: SimpleQueue[IncomingMessage] = SimpleQueue()
         self.in_loop: list[bool] = []
+        self.with_lock: list[bool] = []
         self.go_on = threading.Event()
 
     def handle(self, message: IncomingMessage) -> Any:
         self.in_loop.append(not self.client.shell.can_wait)
+        self.with_lock.append(self.client.shell.is_current)
         if message.method == "fail":
             raise ValueError("cannot be kept")
+        if message.method == "let go":
+            return None
         if not self.is_prompt:
             self.go_on.wait(20)
         self.kept.put(message)
@@ -78,6 +82,42 @@ def call(client: rpcmq.threads.Client, value: object, method: str = "echo") -> A
 def test_a_call_is_handed_over_there_and_answered_by_any_thread(client, keeper):
     threading.Thread(target=keeper.answer_next).start()
     assert call(client, 1) == 1 and keeper.in_loop == [True]
+
+
+def test_threads_that_the_handler_wakes_do_not_find_the_lock_held(client, keeper):
+    threading.Thread(target=keeper.answer_next).start()
+    assert call(client, 1) == 1 and keeper.in_loop == [True] and keeper.with_lock == [False]
+
+
+def test_a_cast_that_is_not_kept_has_ended_when_the_handler_returns(client, keeper):
+    seen: SimpleQueue[IncomingMessage] = SimpleQueue()
+    take = keeper.handle
+
+    def handle(message: IncomingMessage) -> Any:
+        seen.put(message)
+        return take(message)
+
+    with rpcmq.threads.Client(client.config.router) as own:
+        consumer = MessageConsumer(own, Address("let go"), handle, beats=False, is_prompt=lambda: True)
+        consumer.start(20)
+        client.cast(None, Address("let go"), message("let go", value=1), confirm=True)
+        given = seen.get(timeout=20)
+        eventually(lambda: given.done)
+        assert consumer.stop(20)
+
+
+def test_who_leaves_has_been_given_all_that_was_delivered(client, daemon):
+    with rpcmq.threads.Client(daemon.url) as own:
+        keeper = Keeper(own)
+        consumer = MessageConsumer(own, Address("left"), keeper.handle, beats=False, is_prompt=lambda: True)
+        consumer.start(20)
+        for n in range(60):
+            client.cast(None, Address("left"), message("note", value=n))
+        first = keeper.kept.get(timeout=20)
+        consumer.leave()
+        given = [first] + [keeper.kept.get_nowait() for _ in range(keeper.kept.qsize())]
+        assert all(each.settle() for each in given)
+        assert consumer.stop(20) and not keeper.kept.qsize()
 
 
 def test_an_answer_that_is_alone_leaves_from_the_thread_that_gives_it(client, keeper, monkeypatch):

@@ -62,6 +62,28 @@ def test_an_exception_ends_neither_the_loop_nor_the_turn(shell: ThreadShell, cap
     assert "ZeroDivisionError" in capsys.readouterr().err
 
 
+def test_at_the_end_of_a_turn_nobody_has_the_lock_and_a_failure_ends_nothing(shell: ThreadShell, capsys: Any) -> None:
+    calls: list[tuple[str, bool]] = []
+    done = threading.Event()
+
+    def fail() -> None:
+        raise ValueError("at the end")
+
+    def at_end(name: str) -> None:
+        calls.append((name, shell.is_current))
+
+    def turn() -> None:
+        shell.call_at_end_of_turn(fail)
+        shell.call_at_end_of_turn(at_end, "first")
+        shell.call_at_end_of_turn(done.set)
+        calls.append(("turn", shell.is_current))
+
+    shell.call_from_any_thread(turn)
+    assert done.wait(LONG)
+    assert calls == [("turn", True), ("first", False)]
+    assert "ValueError: at the end" in capsys.readouterr().err
+
+
 def test_the_loop_cannot_wait_and_others_can(shell: ThreadShell) -> None:
     said: list[tuple[bool, bool]] = []
     with shell.monitor.lock:
