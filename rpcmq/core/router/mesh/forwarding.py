@@ -186,8 +186,7 @@ class Forwarding(MeshPart):
     def _offer(self, now: float, request: Request, remote: Remote[Delivery]) -> bool:
         """Give ``request`` to ``remote``; return whether that could be."""
         link, key, topic = remote.link, request.key, request.destination.topic
-        work = self._work.get(link)
-        if work is None:
+        if (work := self._work.get(link)) is None:
             return False
         consumer = work.whole if request.is_call else work.holder(request)
         if key in consumer.in_flight:
@@ -265,10 +264,8 @@ class Forwarding(MeshPart):
     def _ended(self, now: float, link: Link, delivery: Delivery) -> None:
         """The neighbour is done with ``delivery``, and can take another request."""
         request = delivery.request
-        destination = request.destination
-        place: Place = destination.server or destination.topic
-        remote = place.remotes.get(link)
-        if remote is not None:
+        place = _place_of(request)
+        if (remote := place.remotes.get(link)) is not None:
             if remote.offered.get(request.key) is delivery:  # else it was offered there again since
                 del remote.offered[request.key]
             if place.queue.size_bytes or remote.room is not None:
@@ -279,8 +276,7 @@ class Forwarding(MeshPart):
         if message[TRACE_LENGTH_AT] and (work := self._work.get(link)) is not None:
             message, home_us, number = split_report(message)
             work.whole.report = message[KEY], self._context.runner(link, number), home_us
-        delivery = self._take_reply(now, link, message)
-        if delivery is not None:
+        if (delivery := self._take_reply(now, link, message)) is not None:
             self._ended(now, link, delivery)
 
     def _settle(self, now: float, link: Link, message: bytes) -> None:
@@ -326,6 +322,8 @@ class Forwarding(MeshPart):
                 self._requests.record(now, request, outcome)
             elif self._requests.finish(now, request, outcome):
                 self._requests.tell(request.reply_to, request.key, outcome, body.text, dict(body.details))
+        else:
+            self._dispatch.hedged_ends.lost(now, delivery, Outcome.CANCELLED)
         self._ended(now, link, delivery)
 
     def _note_denied(self, link: Link, text: str) -> None:
@@ -381,6 +379,8 @@ class Forwarding(MeshPart):
                 self._offer_again(now, [delivery])
             elif payload[:1] != b"\2" or not self._context.look_for(now, delivery, name):
                 self._dispatch.departures.lost_elsewhere(now, delivery, name.identity)
+        elif payload[:1] != b"\0":
+            self._dispatch.hedged_ends.lost(now, delivery)
         self._ended(now, link, delivery)
 
     def _offer_again(self, now: float, back: list[Delivery]) -> None:

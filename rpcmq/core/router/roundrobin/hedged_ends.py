@@ -90,8 +90,12 @@ class HedgedEnds:
         if not is_told:
             self._record(now, request, hedge, delivery, outcome, size_of(answer), handler_us, error)
 
-    def lost(self, now: float, delivery: Delivery) -> None:
-        """The consumer of ``delivery`` is gone, of a request that has ended or that others have."""
+    def lost(self, now: float, delivery: Delivery, outcome: Outcome = Outcome.LINK_LOST) -> None:
+        """``delivery``, of a request that has ended or that others have, ends without an answer.
+
+        Args:
+            outcome: ``LINK_LOST``: its consumer is gone; ``CANCELLED``: another router has ended it there.
+        """
         request = delivery.request
         hedge = request.hedged
         is_told = hedge is None or self._is_told_of(request, hedge, delivery)
@@ -102,7 +106,7 @@ class HedgedEnds:
             _counts(request).failed += 1
         self.samples.pop(delivery, None)
         if not is_told:
-            self._record(now, request, hedge, delivery, int(Outcome.LINK_LOST))
+            self._record(now, request, hedge, delivery, int(outcome))
 
     def _is_told_of(self, request: Request, hedge: Hedge, delivery: Delivery) -> bool:
         """Whether the record of the call itself is about ``delivery``."""

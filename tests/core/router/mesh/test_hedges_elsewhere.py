@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
+from rpcmq.core.router.model import Delivery, Request
 from rpcmq.core.router.settings import Settings
 from rpcmq.core.router.views import overview
 from rpcmq.errors import Outcome
 from rpcmq.log_format import MessageKind
 from rpcmq.testing.invariants import check_router
 from rpcmq.testing.mesh_network import Call, MeshNetwork, Process
-from rpcmq.wire import Flag, Kind
+from rpcmq.wire import KIND_AT, Flag, Kind, flags_of
 from rpcmq.wire.hedge import HedgeTerms
 
 
@@ -271,3 +272,57 @@ def test_kinds_of_records_say_which_delivery_was_overtaken() -> None:
     assert MessageKind.of(Kind.HEDGE, Flag.HEDGED) is MessageKind.HEDGE
     assert MessageKind.of(Kind.HEDGE, 0) is MessageKind.OVERTAKEN
     assert [kind.is_message for kind in MessageKind] == [True, True, True, False, False]
+
+
+class Rows:
+    """A dispatch log that keeps kind, outcome and router of each delivery that did not answer its call."""
+
+    def __init__(self) -> None:
+        self.rows: list[tuple[MessageKind, int, str]] = []
+
+    def ended(self, now: float, row: Request, delivery: Delivery | None, outcome: int, *rest: Any, **more: Any) -> None:
+        if row.message[KIND_AT] == Kind.HEDGE:
+            assert delivery is not None
+            kind = MessageKind.of(row.message[KIND_AT], flags_of(row.message))
+            self.rows.append((kind, outcome, delivery.consumer.link.identity))
+
+
+def log_of(net: MeshNetwork) -> Rows:
+    rows = Rows()
+    net.hosts["a"].router.dispatch.requests.log = rows  # type: ignore[assignment]
+    return rows
+
+
+def test_the_late_answer_of_another_router_has_a_record(net: MeshNetwork) -> None:
+    rows, api = log_of(net), net.process("api", router="a")
+    mine, other = serve(net, "a", "b")
+    call = ask(net, api)
+    answer(mine, call)
+    net.advance(5.0)
+    assert rows.rows == []
+    answer(other, call)
+    assert rows.rows == [(MessageKind.HEDGE, Outcome.CANCELLED, "b")]
+
+
+def test_a_loser_of_another_router_that_is_lost_has_a_record(net: MeshNetwork) -> None:
+    rows, api = log_of(net), net.process("api", router="a")
+    mine, other = serve(net, "a", "b")
+    call = ask(net, api)
+    answer(mine, call)
+    other.uplink.close()
+    net.advance(60.0)
+    assert rows.rows == [(MessageKind.HEDGE, Outcome.LINK_LOST, "b")]
+    check(net)
+
+
+def test_of_a_call_that_ended_at_its_deadline_the_other_delivery_has_a_record(net: MeshNetwork) -> None:
+    rows, api = log_of(net), net.process("api", router="a")
+    nodes = serve(net, "b", "c")
+    call = ask(net, api)
+    net.advance(40.0)
+    assert call.end.outcome is Outcome.TIMEOUT
+    for node in nodes:
+        answer(node, call)
+    # The record of the call is about the other one.
+    assert len(rows.rows) == 1 and rows.rows[0][1] == Outcome.CANCELLED and rows.rows[0][2] in ("b", "c")
+    check(net)
