@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 import signal
+import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from gevent import subprocess
 
 from rpcmq.client import Client, Worker
+from rpcmq.store.contract import Lane, Maker, Put
+from rpcmq.store.sqlite import SqliteStore
 from rpcmq.store.sqlite_pages import PAGE_BYTES
 from tests.server.daemons import eventually, router, run
 
@@ -79,3 +84,17 @@ def test_a_file_that_is_whole_is_copied_and_wrong_arguments_are_refused(tmp_path
     (tmp_path / "text").write_text("no store at all")
     refused = invoke("queue", "salvage", str(tmp_path / "text"), "--to", str(tmp_path / "x"))
     assert refused.returncode == 1 and "it is no store of queue items" in refused.stderr
+
+
+def test_where_there_is_no_room_it_says_so_and_leaves_nothing(tmp_path: Path) -> None:
+    with closing(SqliteStore(tmp_path / "queue.db")) as store:
+        store.apply([Put(Lane("billing", 0), bytes(5000), 1, maker=Maker(1, n + 1)) for n in range(500)])
+    new = tmp_path / "new"
+    code = (
+        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))\n"
+        "from rpcmq.cli import main; sys.exit(main(sys.argv[1:]))"
+    )
+    command = [sys.executable, "-c", code, "queue", "salvage", str(tmp_path), "--to", str(new)]
+    refused = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
+    assert refused.returncode == 1 and "cannot be written, and is not there" in refused.stderr
+    assert list(new.iterdir()) == []

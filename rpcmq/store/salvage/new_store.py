@@ -14,7 +14,7 @@ from rpcmq.store.contract import Lane, Put
 from rpcmq.store.salvage.cells import Row
 from rpcmq.store.sqlite import SqliteStore
 from rpcmq.store.sqlite_dead import Dead
-from rpcmq.store.sqlite_file import open_file, row_checksum, rows_of
+from rpcmq.store.sqlite_file import abandon, open_file, row_checksum, rows_of
 
 __all__ = ["NewSegment", "NewStore"]
 
@@ -89,6 +89,10 @@ class NewStore:
         """End it: all is in the file."""
         self._connection.execute("COMMIT")
         self._connection.close(True)
+
+    def give_up(self) -> None:
+        """Close what is not whole, after a failure."""
+        abandon(self._connection)
 
     def insert(self, table: str, rows: Iterable[Row]) -> int:
         """Add rows; return how many."""

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
-from rpcmq.store.contract import CLEAN, Lane, StoreError
+import apsw
+
+from rpcmq.store.contract import CLEAN, Lane, StoreError, StoreFailed
 from rpcmq.store.known_makers import KnownMakers
 from rpcmq.store.salvage.cells import Row
 from rpcmq.store.salvage.new_store import NewSegment, NewStore
@@ -19,7 +21,7 @@ from rpcmq.store.salvage.rows import is_right, kind_of, kind_of_row
 from rpcmq.store.salvage.trees import SCHEMA, Hole, Trees
 from rpcmq.store.segments import SEGMENT_ITEMS
 from rpcmq.store.sqlite import SqliteStore
-from rpcmq.store.sqlite_file import SCHEMA_VERSION
+from rpcmq.store.sqlite_file import SCHEMA_VERSION, reason_of
 from rpcmq.store.sqlite_tables import EPOCH, MAKERS, MAKERS_FROM
 
 __all__ = ["Choices", "salvage"]
@@ -76,6 +78,8 @@ def salvage(path: Path, to: Path, choices: Choices) -> Report:
             _check_version(path, pages)
             with _made(to) as part:
                 return _Salvage(pages, part, choices).run()
+        except apsw.Error as error:
+            raise StoreFailed(f"{to} cannot be written, and is not there: {reason_of(error)}") from error
         finally:
             pages.close()
 
@@ -131,8 +135,10 @@ class _Salvage:
             self._copy_others()
             self._take_orphans()
             self._finish()
-        finally:
             store.close()
+        except BaseException:
+            store.give_up()
+            raise
         self._count()
         report, pages = self._report, self._pages
         report.unreadable, report.mended = sorted(pages.unreadable), sorted(pages.mended)
