@@ -74,6 +74,8 @@ def proxy_command(
     from rpcmq.server.log import start_logging
 
     if demo:
+        if path is not None:
+            raise click.UsageError("--demo has settings of its own: leave out --config")
         from rpcmq.cli.proxy_demo import run_demo
 
         start_logging(log_format, "warning" if log_level == "info" else log_level)

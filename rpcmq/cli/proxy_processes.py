@@ -6,13 +6,14 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from time import monotonic
 
 import gevent
 from gevent.event import Event
 
+from rpcmq.cli.exit_codes import ExitCode
 from rpcmq.cli.options import State
 from rpcmq.cli.stopping import ended_by_signals
 from rpcmq.config import load_router_config
@@ -35,10 +36,15 @@ _LOOK_SECONDS = 0.5
 
 
 class _Kept:
-    """A process that is started again whenever it ends."""
+    """A process that is started again whenever it ends.
 
-    def __init__(self, name: str, command: Sequence[str]) -> None:
+    Args:
+        on_unusable: is called where it cannot be started even once with its settings.
+    """
+
+    def __init__(self, name: str, command: Sequence[str], on_unusable: Callable[[], object]) -> None:
         self.name = name
+        self._on_unusable = on_unusable
         self._command = command
         self._child = ChildProcess()
         self._is_stopping = False
@@ -46,11 +52,17 @@ class _Kept:
     def run(self) -> None:
         """Start it, again and again."""
         back_off = BackOff(_FIRST_PAUSE, _LONGEST_PAUSE)
+        is_first = True
         while True:
             begun = monotonic()
             code = self._child.run(self._command)
             if self._has_to_end():
                 return
+            if is_first and code == ExitCode.USAGE:
+                # It has said what is wrong with its settings, which will be as wrong the next time.
+                self._on_unusable()
+                return
+            is_first = False
             pause = back_off.pause_after(monotonic() - begun)
             text = f"{self.name} has ended with {code}; it is started again in {pause:g} s"
             log_event(_log, logging.ERROR, "ended", text, name=self.name, code=code)
@@ -83,6 +95,7 @@ def run_processes(state: State, settings: ProxySettings, role: str, arguments: S
 
     Raises:
         ConfigError: the same is wrong for all of them.
+        SystemExit: with 2, a process could not be started even once with its settings, and has said why.
     """
     front = settings.front
     if front.processes > 1 and any(address.endswith(":0") for address in (front.http, front.https) if address):
@@ -97,16 +110,19 @@ def run_processes(state: State, settings: ProxySettings, role: str, arguments: S
         base = [sys.executable, "-m", "rpcmq", "proxy", *arguments, "--parent", str(os.getpid())]
         for name, value in (("--router", url), ("--key-file", state.key_file), ("--exchange", state.exchange)):
             base += [name, value] if value is not None else []
+        is_unusable = Event()
         fronts = [
-            _Kept(f"front end {number}", [*base, "--role", "front", "--number", str(number)])
+            _Kept(f"front end {number}", [*base, "--role", "front", "--number", str(number)], is_unusable.set)
             for number in range(front.processes)
         ]
-        fetchers = [_Kept("the fetcher", [*base, "--role", "fetch"])] if role == "all" else []
+        fetchers = [_Kept("the fetcher", [*base, "--role", "fetch"], is_unusable.set)] if role == "all" else []
         for group in (fetchers, fronts):
             # The last ones end first: front ends need the fetcher for what they still answer.
             stack.callback(_stop, group, front.drain_seconds + _MARGIN, [gevent.spawn(kept.run) for kept in group])
         gevent.signal_handler(signal.SIGHUP, _signal, fronts, signal.SIGHUP)
-        Event().wait()
+        is_unusable.wait()
+    if is_unusable.is_set():
+        raise SystemExit(ExitCode.USAGE)
 
 
 def end_with(parent: int) -> None:

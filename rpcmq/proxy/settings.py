@@ -95,6 +95,7 @@ _SITE_NAMES = ValueType(
     _words("", _NAME.pattern, least=1).check,
 )
 _PATH = _text("a path, or '' for none", r"[^\0]*")
+_MONGODB = _text("a URI like 'mongodb://10.0.0.9/', or '' for none", r"(?:mongodb(?:\+srv)?://[!-~]+)?")
 _TARGET = _text("a path that begins with '/', or '' for none", r"(?:/[!-~]*)?")
 _HOST = _text("a host, with a port if need be, or '' for that of the client", r"(?:[A-Za-z0-9._-]+(?::[0-9]{1,5})?)?")
 _TOPIC = _text("a topic of words between dots", r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*")
@@ -167,7 +168,7 @@ class CacheSettings:
     memory_body: int = setting(_MIB, BYTES, "longest body that is kept in memory")
     directory: str = setting("", _PATH, "directory of the file store, shared by the front ends of a host; empty: none")
     directory_bytes: int = setting(10 * _GIB, BYTES, "bytes of that directory")
-    mongodb: str = setting("", _PATH, "URI of a MongoDB server as store, shared by all front ends; empty: none")
+    mongodb: str = setting("", _MONGODB, "URI of a MongoDB server as store, shared by all front ends; empty: none")
     mongodb_database: str = setting("rpcmq_proxy", _text("a name", r"[A-Za-z0-9_-]{1,60}"), "name of its database")
     mongodb_bytes: int = setting(64 * _GIB, BYTES, "bytes of that database")
     max_body: int = setting(_GIB, BYTES, "longest body that is stored")

@@ -205,3 +205,27 @@ def test_keys_need_the_rights_that_the_page_says(tmp_path: Path, free_port: int)
 def children_of(pid: int) -> list[int]:
     found = Path(f"/proc/{pid}/task").glob("*/children")
     return [int(child) for file in found for child in file.read_text().split()]
+
+
+def test_settings_that_no_process_can_be_started_with_end_the_command(tmp_path: Path) -> None:
+    path = tmp_path / "proxy.toml"
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        path.write_text(
+            f'[front]\nhttps = ""\nadmin = ""\nhttp = "127.0.0.1:{taken.getsockname()[1]}"\n'
+            '[[sites]]\nnames = ["*"]\norigins = ["http://127.0.0.1:1"]\n'
+        )
+        done = run("--config", str(path))
+    assert done.returncode == 2 and done.stderr.count("cannot listen there") == 1
+    assert "started again" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["--demo", "--config", "proxy.toml"], "leave out --config"),
+        (["--demo", "--https", "nohost"], "expected host:port"),
+    ],
+)
+def test_a_demo_with_wrong_arguments_says_so(arguments: list[str], problem: str) -> None:
+    done = run(*arguments)
+    assert done.returncode == 2 and problem in done.stderr

@@ -40,6 +40,8 @@ def listen(address: str, *, name: str, shared: bool = False) -> Any:
         ConfigError: it cannot.
     """
     host, _, port = address.rpartition(":")
+    if not (port.isascii() and port.isdigit()):
+        raise ConfigError(f"{name} = {address!r}: expected host:port, like '127.0.0.1:8443'")
     host = host.removeprefix("[").removesuffix("]")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     sock = GeventSocket(family, socket.SOCK_STREAM)

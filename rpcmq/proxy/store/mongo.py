@@ -18,6 +18,7 @@ from rpcmq.proxy.store.counters import Counters
 from rpcmq.proxy.store.memory import MemoryBody
 from rpcmq.proxy.store.mongo_bodies import GridBody, MongoWriter
 from rpcmq.proxy.store.mongo_server import PURGE_SECONDS, MongoServer, ServerFailed
+from rpcmq.proxy.store.recent_purges import RecentPurges
 
 __all__ = ["MongoStore"]
 
@@ -52,6 +53,8 @@ class MongoStore:
         self._max_bytes = max_bytes
         self._max_variants = max_variants
         self._usage = (0, 0)
+        #: Purges that the server has not taken: each front end is told of all, and obeys them until it has.
+        self._owed = RecentPurges()
 
     def find(self, key: str) -> Sequence[StoredResponse]:
         """Return the stored responses of ``key``, the latest first."""
@@ -60,6 +63,7 @@ class MongoStore:
             with self._server.asked():
                 cursor = self._server.responses.find({"key": key}, {"body": False}).sort("responded_at", DESCENDING)
                 found = [each for document in cursor.limit(self._max_variants) if (each := self._entry(document))]
+                found = [kept for each in found if (kept := self._owed_to(each))]
         except ServerFailed:
             # A server that fails has nothing.
             found = []
@@ -89,6 +93,8 @@ class MongoStore:
     def refresh(self, entry: StoredResponse) -> bool:
         """Give the stored response with that body the head of ``entry``."""
         wanted = {"_id": _id(entry), "body_id": entry.body_id}
+        if not self._owed.may_be_stored(entry):
+            return False
         try:
             with self._server.asked():
                 done = self._server.responses.update_one(wanted, {"$set": _head(entry)})
@@ -98,10 +104,20 @@ class MongoStore:
 
     def remove(self, key: str) -> int:
         """Remove all stored responses of ``key``."""
-        return self._counted_removal({"key": key})
+        try:
+            return self._removed({"key": key})
+        except ServerFailed:
+            return 0
 
     def purge(self, purge: Purge) -> int | None:
-        """Remove, or make stale, what ``purge`` is about."""
+        """Remove, or make stale, what ``purge`` is about; where the server is away, as soon as it is back."""
+        try:
+            return self._carry_out(purge)
+        except ServerFailed:
+            self._owed.add(purge)
+            return None
+
+    def _carry_out(self, purge: Purge) -> int:
         wanted: dict[str, Any] = {"requested_at": {"$lte": purge.at}}
         match purge.kind:
             case PurgeKind.URL:
@@ -110,20 +126,38 @@ class MongoStore:
                 wanted["key"] = {"$regex": f"^{re.escape(purge.value)}"}
             case PurgeKind.TAG:
                 wanted["tags"] = purge.value
-        try:
-            with self._server.asked():
-                # First this, which a response that is on its way asks for when it is stored.
-                made = datetime.fromtimestamp(time.time(), UTC)
-                self._server.purges.insert_one({**purge.to_dict(), "made": made})
-                if purge.soft:
-                    return self._server.responses.update_many(wanted, {"$max": {"purged_at": purge.at}}).matched_count
-        except ServerFailed:
-            return None
-        return self._counted_removal(wanted)
+        with self._server.asked():
+            # First this, which a response that is on its way asks for when it is stored.
+            made = datetime.fromtimestamp(time.time(), UTC)
+            self._server.purges.insert_one({**purge.to_dict(), "made": made})
+            if purge.soft:
+                return self._server.responses.update_many(wanted, {"$max": {"purged_at": purge.at}}).matched_count
+        return self._removed(wanted)
+
+    def _owed_to(self, entry: StoredResponse) -> StoredResponse | None:
+        """Return ``entry`` by the purges that the server has not taken; None: it is purged."""
+        return self._owed.applied_to(entry) if entry.requested_at > self._owed.forgotten_at else None
+
+    def _carry_out_owed(self) -> None:
+        """Have the server take the purges that it has missed.
+
+        Raises:
+            ServerFailed: it does not.
+        """
+        if not self._owed and not self._owed.forgotten_at:
+            return
+        owed = list(self._owed)
+        if self._owed.forgotten_at:
+            # There were too many to be remembered.
+            owed = [Purge(PurgeKind.ALL, "", self._owed.forgotten_at), *owed]
+        for purge in owed:
+            self._carry_out(purge)
+        self._owed = RecentPurges(purge for purge in self._owed if purge not in owed)
 
     def maintain(self, now: float) -> Iterator[None]:
         """Remove what is too old, and bodies that belong to nothing; count anew, and make room."""
         try:
+            self._carry_out_owed()
             while True:
                 with self._server.asked():
                     if not self._remove({"expires": {"$lte": _date(now)}}):
@@ -153,6 +187,8 @@ class MongoStore:
         Raises:
             ServerFailed: the server did not do it.
         """
+        if not self._owed.may_be_stored(entry):
+            return False
         with self._server.asked():
             size = entry.body_size + entry.head_size
             document = {**_head(entry), "key": entry.key, "size": size, "file": file, "used_at": time.time()}
@@ -200,20 +236,20 @@ class MongoStore:
             if oldest is not None:
                 self._counters.evicted += self._remove({"_id": oldest["_id"]})
 
-    def _counted_removal(self, wanted: Mapping[str, Any]) -> int:
+    def _removed(self, wanted: Mapping[str, Any]) -> int:
+        """Remove all responses that are ``wanted``, and return how many.
+
+        Raises:
+            ServerFailed: the server does not go on.
+        """
         count = 0
-        try:
-            while True:
-                with self._server.asked():
-                    removed = self._remove(wanted)
-                count += removed
-                if not removed:
-                    break
-        except ServerFailed:
-            # What was removed is counted; the rest stays, as does the purge that forbids it.
-            return count
-        self._counters.removed += count
-        return count
+        while True:
+            with self._server.asked():
+                removed = self._remove(wanted)
+            self._counters.removed += removed
+            count += removed
+            if not removed:
+                return count
 
     def _remove(self, wanted: Mapping[str, Any], *, oldest: bool = False) -> int:
         """Remove some of the responses that are ``wanted``, and return how many."""

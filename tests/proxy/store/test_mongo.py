@@ -144,3 +144,51 @@ def test_a_server_that_stands_still_is_a_miss(mongo_server: Server, mongo_databa
         end = time.monotonic() + 60
         while not store.find(KEY):
             assert time.monotonic() < end
+
+
+@pytest.mark.parametrize("soft", [False, True])
+@pytest.mark.parametrize("kind", list(PurgeKind))
+def test_a_purge_counts_though_the_server_is_away(
+    mongo_server: Server, mongo_database: str, kind: PurgeKind, soft: bool
+) -> None:
+    value = {PurgeKind.URL: KEY, PurgeKind.PREFIX: "https://example.com/", PurgeKind.TAG: "t", PurgeKind.ALL: ""}[kind]
+    with (
+        closing(MongoStore(mongo_server.uri, mongo_database, ROOM)) as store,
+        closing(MongoStore(mongo_server.uri, mongo_database, ROOM)) as other,
+    ):
+        stored = put(store, entry(response={"Surrogate-Key": "t"}), b"1")
+        assert stored is not None
+        purge = Purge(kind, value, stored.requested_at + 1, soft)
+
+        def seen_by(each: MongoStore) -> list[float]:
+            return [found.purged_at for found in each.find(KEY)]
+
+        with mongo_server.stopped():
+            assert store.purge(purge) is None
+            late = entry(at=stored.requested_at)
+            assert put(store, late, b"2") is None
+        after = [purge.at] if soft else []
+        end = time.monotonic() + 60
+        # What it has missed is not seen meanwhile, and the server is told as soon as it is there.
+        while seen_by(other) != after:
+            assert seen_by(store) in ([], after) and time.monotonic() < end
+            maintain(store, stored.requested_at)
+        assert seen_by(store) == after
+        assert put(store, entry(at=purge.at + 1), b"3") is not None
+
+
+def test_purges_that_are_too_many_to_be_remembered_purge_everything(mongo_server: Server, mongo_database: str) -> None:
+    with closing(MongoStore(mongo_server.uri, mongo_database, ROOM)) as store:
+        stored = put(store, entry(), b"1")
+        assert stored is not None
+        with mongo_server.stopped():
+            assert not store.find(KEY)
+            for number in range(5000):
+                assert (
+                    store.purge(Purge(PurgeKind.URL, f"https://example.com/{number}", stored.requested_at + 1)) is None
+                )
+        end = time.monotonic() + 60
+        while store.statistics().removed == 0:
+            assert not store.find(KEY) and time.monotonic() < end
+            maintain(store, stored.requested_at)
+        assert not store.find(KEY)
