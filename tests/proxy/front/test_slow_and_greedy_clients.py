@@ -15,6 +15,8 @@ import pytest
 from gevent.event import Event
 from gevent.server import StreamServer
 
+from rpcmq.proxy.fetcher import service
+from rpcmq.proxy.fetcher.service import Fetcher
 from rpcmq.proxy.front.front_end import FrontEnd, limits_of
 from rpcmq.proxy.front.shares import AddressShares
 from rpcmq.proxy.http.exchange import Exchange
@@ -64,10 +66,17 @@ def test_no_client_has_all_fetchers_for_itself(world: World) -> None:
     assert ask(front_end, "/miss").status == 200
 
 
-def test_no_site_has_all_of_a_fetcher_for_itself(world: World) -> None:
+@pytest.mark.parametrize(
+    "settings",
+    [
+        pytest.param({"max_requests": 2}, id="as many as are set"),
+        pytest.param({"fetch": {"concurrency": 4}}, id="half of all"),
+    ],
+)
+def test_no_site_has_all_of_a_fetcher_for_itself(world: World, settings: dict[str, Any]) -> None:
     go = Event()
     slow, quick = world.origin(stalling(go, b"/")), world.origin(saying(b"quick"))
-    world.configure(slow.url, max_requests=2)
+    world.configure(slow.url, **settings)
     (site,) = world.settings.sites
     other = replace(site, names=("b.example",), origins=(quick.url,))
     world.settings = replace(world.settings, sites=(replace(site, names=("a.example",)), other))
@@ -125,10 +134,27 @@ def test_where_nobody_can_make_room_a_long_response_is_refused(world: World) -> 
     eventually(lambda: front_end.status()["unread_bytes"] == 256 * 1024)
     refused = ask(front_end, "/second")
     assert refused.status == 503 and refused.headers.get("retry-after") == "1"
+    # Its origin is let go at once.
+    eventually(lambda: in_flight(world.fetchers[0]) == 1, SECONDS / 2)
     go.set()
     assert len(waiting.get(timeout=SECONDS).body) == 600_000
     assert len(ask(front_end, "/second").body) == 600_000
     assert front_end.status()["clients_cut_off"] == 0
+
+
+def test_the_rest_of_a_body_that_nobody_asks_for_is_given_up(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "_REST_SECONDS", 0.1)
+    world.configure(world.origin(saying(bytes(10_000_000))).url)
+    fetcher = world.fetcher()
+    answer = fetcher.fetch("a.example", "GET", b"GET / HTTP/1.1\r\nHost: a.example\r\n", b"", "")
+    assert answer.token and in_flight(fetcher) == 1
+    eventually(lambda: in_flight(fetcher) == 0, SECONDS)
+    with pytest.raises(TimeoutError):
+        next(fetcher.rest(answer.token, 1000))
+
+
+def in_flight(fetcher: Fetcher) -> int:
+    return sum(origin["in_flight"] for site in fetcher.statistics()["sites"].values() for origin in site.values())
 
 
 def in_parts(go: Event) -> Any:
