@@ -40,10 +40,12 @@ class RpcmqDriver(BaseDriver):
         default_exchange: str | None = None,
         allowed_remote_exmods: list[str] | None = None,
     ) -> None:
+        # First: it refuses passwords, which errors about the url would show.
+        routers = router_urls(url)
         options = options_of(conf, url)
         register_global_options(conf)
         super().__init__(conf, url, default_exchange, allowed_remote_exmods)
-        self._routers, self._key_file = router_urls(url), options.key_file
+        self._routers, self._key_file = routers, options.key_file
         self._addresses = Addresses(virtual_host(url), default_exchange)
         self._connection = self._new_connection()
         self._sending = Sending(self._connection, self._allowed_remote_exmods)

@@ -33,6 +33,14 @@ def router_urls(url: Any) -> tuple[str, ...]:
             f"the scheme {url.transport!r} of the transport url: write {SCHEME}://host:{DEFAULT_PORT}/; connections "
             "are encrypted where key_file is set in [oslo_messaging_rpcmq], or ?key_file=... in the url",
         )
+    for host in url.hosts:
+        if host.username or host.password:
+            raise InvalidTransportURL(
+                # Not the url, which has the password.
+                f"{SCHEME}://{host.hostname or ''}/",
+                f"the transport url has a user or password for {host.hostname!r}: rpcmq knows processes by their keys; "
+                "leave them out, and set key_file in [oslo_messaging_rpcmq], or ?key_file=... in the url",
+            )
     if not url.hosts:
         raise InvalidTransportURL(
             str(url), "the transport url names no router: write rpcmq://host:7700/, several hosts with commas"
@@ -40,13 +48,6 @@ def router_urls(url: Any) -> tuple[str, ...]:
     for host in url.hosts:
         if not host.hostname:
             raise InvalidTransportURL(str(url), "a host of the transport url has no name: write rpcmq://host:7700/")
-        if host.username or host.password:
-            raise InvalidTransportURL(
-                # Not the url, which has the password.
-                f"rpcmq://{host.hostname}/",
-                f"the transport url has a user or password for {host.hostname!r}: rpcmq knows processes by their keys; "
-                "leave them out, and set key_file in [oslo_messaging_rpcmq], or ?key_file=... in the url",
-            )
         if host.port is not None and not 0 < host.port <= _LAST_PORT:
             raise InvalidTransportURL(
                 str(url),

@@ -58,6 +58,7 @@ def test_the_query_of_the_url_comes_before_the_configuration(conf: cfg.ConfigOpt
         ("rpcmq://", "names no router: write rpcmq://host:7700/"),
         ("rpcmq://host/?colour=red", r"no such option colour.*options are: key_file"),
         ("rpcmq://alice:secret@host:1/", r"'host': rpcmq knows processes by their keys"),
+        ("rpcmq://host,alice:secret@:1/?colour=red", r"rpcmq knows processes by their keys"),
         ("rpcmq://:1/", "has no name"),
         ("rpcmq+tls://alice:secret@host/", r"scheme 'rpcmq\+tls'.*write rpcmq://host:7700/.*encrypted where key_file"),
         ("rpcmq://host:99999/", "port 99999 of host 'host'.*1 to 65535"),

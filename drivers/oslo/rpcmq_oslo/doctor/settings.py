@@ -98,8 +98,9 @@ def _add(
             findings.append((FAIL, name, f"{shown}: the service uses {scheme}, not rpcmq", todo))
         return
     try:
-        key_file = options_of(conf, url).key_file
+        # First, as in the driver: it refuses passwords.
         routers = router_urls(url)
+        key_file = options_of(conf, url).key_file
     except InvalidTransportURL as error:
         findings.append((FAIL, name, str(error), "correct it: the service does not start like this"))
         return
