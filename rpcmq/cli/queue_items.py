@@ -13,7 +13,7 @@ from rpcmq.cli.exit_codes import ExitCode
 from rpcmq.cli.options import State, connects, json_option
 from rpcmq.cli.output import Output, add_row, print_folded, print_json, table, typed_json
 from rpcmq.cli.queue_owners import Answers, ask, known, of_owners, say_silent, silent_code
-from rpcmq.cli.text import age, counted, plain
+from rpcmq.cli.text import age, counted, plain, shortened
 from rpcmq.client.queue.protocol import FIRST_MARK, check_queue
 from rpcmq.errors import UsageError
 
@@ -45,8 +45,9 @@ def peek_command(
     """Show the first items of QUEUE, without taking any.
 
     Of the ready ones the next is the first, of the postponed ones that which is due first. The first column names an
-    item for `rpcmq queue retry`, `drop` and `move`. The exit code is 1 if no router has the queue, or a queue server
-    does not answer.
+    item for `rpcmq queue retry`, `drop` and `move`. Of an id, a key or a method of more than 64 characters the
+    beginning and the end are shown; `--json` has all of it. The exit code is 1 if no router has the queue, or a queue
+    server does not answer.
     """
 
     def look(servers: QueueServers, name: str) -> Any:
@@ -69,7 +70,8 @@ def peek_command(
     for name, rows in found.items():
         for row in rows:
             times = [age(row["age"]), *([age(row[when[0]])] if when else [])]
-            cells = (row["item"], name, row["id"], row.get("method"), *times, row.get("bytes"), row["key"])
+            names = (row["item"], name, shortened(row["id"]), shortened(row.get("method")))
+            cells = (*names, *times, row.get("bytes"), shortened(row["key"]))
             add_row(
                 made,
                 (
@@ -106,7 +108,8 @@ def dead_command(
 ) -> int | None:
     """Show the dead items of QUEUE, those that died first before the others, each with the reason.
 
-    The exit code is 1 if no router has the queue, or a queue server does not answer.
+    Of an id or a method of more than 64 characters the beginning and the end are shown, and all of it by `--traceback`
+    and `--json`. The exit code is 1 if no router has the queue, or a queue server does not answer.
     """
 
     def look(servers: Any, name: str) -> Any:
@@ -128,8 +131,8 @@ def dead_command(
         made = table(f"Dead items of {queue}", "item", "owner", "id", "method", ">attempts", ">dead for", "reason")
         for name, rows in found.items():
             for row in rows:
-                cells = (row["item"], name, row["id"], row.get("method"), row["attempts"], age(row["dead_for"]))
-                add_row(made, (*cells, row["reason"]))
+                names = (row["item"], name, shortened(row["id"]), shortened(row.get("method")))
+                add_row(made, (*names, row["attempts"], age(row["dead_for"]), row["reason"]))
         print_folded(output, made, "method", "attempts")
     say_silent(output, answers)
     return silent_code(answers)

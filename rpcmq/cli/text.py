@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rpcmq.printable import printable
 
-__all__ = ["age", "counted", "microseconds", "plain"]
+__all__ = ["age", "counted", "microseconds", "plain", "shortened"]
 
 
 def age(seconds: float | None) -> str:
@@ -35,3 +35,11 @@ def microseconds(value: float | None) -> str:
         if value >= size:
             return f"{value / size:.3g} {unit}" if value < 1000 * size else f"{value / size:.0f} {unit}"
     return f"{value:.0f} us"
+
+
+def shortened(name: str | None, most: int = 64) -> str:
+    """Return ``name`` where it has at most ``most`` characters, else its beginning and its end."""
+    if name is None or len(name) <= most:
+        return name or ""
+    end = most // 4
+    return f"{name[: most - end - 3]}...{name[-end:]}"

@@ -82,6 +82,26 @@ def test_peek_tells_the_reason_in_a_narrow_terminal_too(
     assert "reason" not in invoke("queue", "peek", "narrow", "--router", system[0].url).stdout
 
 
+def test_the_longest_names_leave_the_others_readable(system: list[InProcessRouter], invoke: Invoke) -> None:
+    longest, wide = f"{'i' * 250}-last", "\u65e5" * 85
+    with Client(system[0].url) as client:
+        client.put(None, "long", {"method": "m" * 255, "args": {}}, id=longest, key="k" * 255)
+        client.put(None, "long", {"method": "charge", "args": {"invoice": 1}}, id=wide)
+        client.put(None, "long", {"method": "charge", "args": {"invoice": 2}}, id="i" * 64)
+    assert {row["id"] for row in rows_of(invoke, system[0], "peek", "long")} == {longest, wide, "i" * 64}
+    shown = invoke("queue", "peek", "long", "--router", system[0].url).stdout
+    assert f"{'i' * 45}...{'i' * 11}-last  " in shown and f" {'i' * 64} " in shown
+    assert "i" * 65 not in shown and "m" * 65 not in shown and "k" * 65 not in shown
+    assert max(map(len, shown.splitlines())) < 300
+    bury(invoke, system[0], "long-dead")
+    with Client(system[0].url) as client, Worker("long-dead", Billing(), router=system[0].url):
+        client.put(None, "long-dead", {"method": "charge", "args": {"invoice": 0}}, id=longest)
+        eventually(lambda: row_of(invoke, system[0], "long-dead")["dead"] == 1)
+    dead = ("queue", "dead", "long-dead", "--router", system[0].url)
+    assert f"...{'i' * 11}-last  " in invoke(*dead).stdout and longest not in invoke(*dead).stdout
+    assert longest in invoke(*dead, "--traceback").stdout
+
+
 def test_dead_items_tell_their_stories(system: list[InProcessRouter], invoke: Invoke) -> None:
     bury(invoke, system[0], "deadly", 0, -3)
     rows = {row["reason"]: row for row in rows_of(invoke, system[1], "dead", "deadly", "--traceback")}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from collections import Counter
 from collections.abc import Callable
 from random import Random
@@ -96,14 +94,16 @@ class QueueFaults:
         self._world.stop_for(owner, [self._world.mesh[owner].pid], self._seconds())
 
     def _kill_server(self) -> None:
-        os.kill(self._world.server(self._owner()), signal.SIGKILL)
+        owner = self._owner()
+        self._world.kill_process(f"queue {owner}", self._world.server(owner))
 
     def _stop_server(self) -> None:
         owner = self._owner()
         self._world.stop_for(f"queue {owner}", [self._world.server(owner)], self._seconds())
 
     def _kill_store(self) -> None:
-        os.kill(self._world.store(self._owner()), signal.SIGKILL)
+        owner = self._owner()
+        self._world.kill_process(f"store {owner}", self._world.store(owner))
 
     def _stop_store(self) -> None:
         owner = self._owner()

@@ -6,8 +6,9 @@ import os
 import signal
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
+from io import FileIO
 from json import loads
 from pathlib import Path
 from typing import Any, Self
@@ -198,9 +199,11 @@ class QueueWorld:
 
     def _server(self, owner: str) -> int:
         try:
-            return self.mesh[owner].view("queues")["pid"] or 0
+            pid = int(self.mesh[owner].view("queues")["pid"] or 0)
         except OSError:
             return 0  # the router does not run
+        # One that the router did not start itself stays in its view for a moment after it was killed.
+        return pid if _lives(pid) else 0
 
     def store(self, owner: str) -> int:
         """The process id of the store of the queue server of ``owner``."""
@@ -213,15 +216,21 @@ class QueueWorld:
         self.recorder.write(Seen.FAULT, "kill", target=place.life)
         place.running.kill()
 
+    def kill_process(self, target: str, pid: int) -> None:
+        """SIGKILL a queue server or a store, and wait for its end: nobody takes it for one that runs then."""
+        self.recorder.write(Seen.FAULT, "kill", target=target)
+        _kill([pid])
+        eventually(lambda: not _lives(pid), _PATIENCE, f"{target} has ended")
+
     def stop_for(self, target: str, pids: Sequence[int], seconds: float) -> None:
-        """SIGSTOP the processes of ``target``, and SIGCONT after ``seconds``."""
-        self.recorder.write(Seen.FAULT, "stop", target=target)
-        for pid in pids:
-            os.kill(pid, signal.SIGSTOP)
-        gevent.sleep(seconds)
-        for pid in pids:
-            os.kill(pid, signal.SIGCONT)
-        self.recorder.write(Seen.HEALED, "stop", target=target)
+        """SIGSTOP the processes of ``target``, and SIGCONT after ``seconds`` those that nobody has killed meanwhile."""
+        with ExitStack() as stack:
+            stopped = [stack.enter_context(process) for pid in pids if (process := _process(pid))]
+            self.recorder.write(Seen.FAULT, "stop", target=target)
+            _signal(stopped, signal.SIGSTOP)
+            gevent.sleep(seconds)
+            _signal(stopped, signal.SIGCONT)
+            self.recorder.write(Seen.HEALED, "stop", target=target)
 
     def kill_everything(self) -> None:
         """SIGKILL all processes, as far as possible at once."""
@@ -321,6 +330,30 @@ class QueueWorld:
         self._running.close()
         self.recorder.close()
         self._effects.close()
+
+
+def _process(pid: int) -> FileIO | None:
+    """A file that stands for this process, and never for a later one of its number; None: it has ended."""
+    with suppress(ProcessLookupError):
+        return FileIO(os.pidfd_open(pid))
+    return None
+
+
+def _signal(processes: Iterable[FileIO], number: int) -> None:
+    for process in processes:
+        try:
+            signal.pidfd_send_signal(process.fileno(), number)
+        except ProcessLookupError:
+            pass  # it has ended: a queue server kills its store where that does not end in time
+
+
+def _lives(pid: int) -> bool:
+    """Whether a process runs or is stopped, and has not ended."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state not in "ZX"
 
 
 def _others() -> list[int]:

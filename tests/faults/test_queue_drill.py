@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import gevent
 import pytest
 
 from tests.faults.queue_drill import drill
+from tests.faults.queue_world import QueueWorld
 from tests.store.postgres_server import PostgresServer
 
 pytestmark = [pytest.mark.integration, pytest.mark.fault]
@@ -18,6 +20,23 @@ pytestmark = [pytest.mark.integration, pytest.mark.fault]
 def seed_of(request: pytest.FixtureRequest) -> int:
     """Another one for each test, and the same each time."""
     return sum(map(ord, request.node.name))
+
+
+def test_a_fault_hits_a_process_that_runs_and_one_that_ends_meanwhile_does_no_harm(tmp_path: Path) -> None:
+    with QueueWorld(tmp_path, 1) as world:
+        world.mesh["a"].kill()
+        world.mesh["a"].restart()
+        # The router goes on with the queue server of its life before, and sees a little later that it has ended.
+        killed = world.server("a")
+        world.kill_process("queue a", killed)
+        server = world.server("a")
+        assert server != killed
+        stopped = gevent.spawn(world.stop_for, "queue a", [server], 1.0)
+        gevent.sleep(0)
+        world.kill_process("queue a", server)
+        stopped.get()
+        world.stop_for("queue a", [killed], 0.0)
+        assert world.server("a") not in (killed, server)
 
 
 @pytest.mark.long
