@@ -24,8 +24,8 @@ __all__ = [
 
 #: Dimensions that may be asked for by value.
 FILTERS = ("router", "exchange", "topic", "method", "kind", "server", "client", "outcome", "error_class")
-#: Dimensions in which a call and its deliveries may differ.
-_OWN = frozenset({"kind", "server", "outcome", "error_class"})
+#: Dimensions in which a call and its deliveries may differ, but for the server: of a server it is known what it did.
+_OWN = ("kind", "outcome", "error_class")
 _AGO = {"s": 1, "min": 60, "m": 60, "h": 3600, "d": 86_400}
 _SELECTION = re.compile(r"(?P<path>.+?)(?:@(?P<since>[^@,]*?)\.\.(?P<until>[^@,]*?))?(?P<filters>(?:,[a-z_]+=[^,]*)*)")
 
@@ -55,8 +55,14 @@ class Selection:
 
     @property
     def has_whole_calls(self) -> bool:
-        """Return whether with a call each delivery of it is selected, if deliveries are."""
-        return not _OWN.intersection(self.where)
+        """Return whether calls that several servers had can be told of."""
+        return not self.without_whole_calls
+
+    @property
+    def without_whole_calls(self) -> str:
+        """Why nothing can be said of calls that several servers had; empty: it can."""
+        own = [name for name in _OWN if name in self.where]
+        return f"{' and '.join(own)} select records, and a call and its deliveries differ in that" if own else ""
 
     @property
     def is_log(self) -> bool:

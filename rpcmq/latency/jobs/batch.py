@@ -16,6 +16,7 @@ from rpcmq.latency.analysis.errors import attach
 from rpcmq.latency.analysis.series import METHOD, Series, merged
 from rpcmq.latency.analysis.slow import findings
 from rpcmq.latency.jobs.engine import Cells, Engine, Level, Only, Outline, Records
+from rpcmq.latency.jobs.hedged_cells import read_hedged
 from rpcmq.latency.jobs.runs import joined
 from rpcmq.latency.report.model import Report
 from rpcmq.latency.selection import Selection
@@ -89,9 +90,9 @@ def _of_records(
         with timed("slowest calls"):
             made.slowest = records.slowest(top, _TRACED)
             made.unknown = records.unknown(top) if account.unknown else []
-    if made.whole.records:
-        with timed("hedged calls"):
-            made.hedged = records.hedged()
+    with timed("hedged calls"):
+        made.hedged = records.hedged()
+    made.hedged_left_out, made.server = selection.without_whole_calls, selection.where.get("server")
     # What was counted in fact, should a file have changed after it was counted first.
     account.counted += made.whole.records - account.in_range
     account.in_range = made.whole.records
@@ -124,6 +125,8 @@ def report_of_cells(
     account = run.account
     with engine.cells(selection, *more) as stored:
         made = _report(timed, stored, run.window_seconds, window_seconds is not None, account)
+        hedged, made.hedged_left_out = read_hedged(selection, *more)
+        made.hedged, made.server = hedged.by_method(stored.calls), selection.where.get("server")
     made.log = ", ".join(map(str, directories))
     account.in_range, account.unknown = made.whole.records, made.whole.outcomes.get("unknown", 0)
     return _completed(made, account, timed)

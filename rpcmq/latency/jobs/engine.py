@@ -17,7 +17,7 @@ from rpcmq.latency.analysis.hedging import HedgedCalls
 from rpcmq.latency.analysis.series import MEASURES, METHOD, Key, Series
 from rpcmq.latency.selection import Selection
 
-__all__ = ["TRIES", "Cells", "Changed", "Engine", "Level", "Only", "Outline", "Records", "of_methods"]
+__all__ = ["CALLS", "TRIES", "Cells", "Changed", "Engine", "Level", "Only", "Outline", "Records", "of_methods"]
 
 #: Times that a log is read from the beginning because files changed under it.
 TRIES = 5
@@ -55,6 +55,10 @@ class Level(NamedTuple):
     measures: Sequence[str] = MEASURES
 
 
+#: Calls by method.
+CALLS = Level(METHOD, None, Only(("kind",), [("call",)]), ("total",))
+
+
 class Outline(NamedTuple):
     """The extent of the data, from which the figures to compute are chosen.
 
@@ -82,6 +86,9 @@ class Cells(Protocol):
 
     def series(self, levels: Mapping[str, Level]) -> dict[str, list[Series]]:
         """The series of each level, by its name, in the order of window and names."""
+
+    def calls(self) -> dict[tuple[str, ...], int]:
+        """How often methods were called, by exchange, topic and method."""
 
     def answered_calls(self) -> tuple[list[Series], dict[tuple[str, ...], int]]:
         """Calls that ended ok, by method; and the last window with one, by exchange, topic and method."""
@@ -121,8 +128,8 @@ class Records(Cells, Protocol):
     def hedged(self) -> list[HedgedCalls]:
         """Return the methods of which several servers had calls, those with the most extra deliveries first.
 
-        None where records were chosen so that a call may be there and a delivery of it not: see
-        ``Selection.has_whole_calls``.
+        Where a server is selected, a call is one that it ended, and an extra delivery one that it had. None where that
+        cannot be told: see ``Selection.without_whole_calls``.
         """
 
 

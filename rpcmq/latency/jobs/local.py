@@ -21,15 +21,16 @@ import pyarrow as pa
 from rpcmq.errors import NotInstalled, RpcError
 from rpcmq.latency.analysis.account import Account
 from rpcmq.latency.analysis.errors import ErrorCount
-from rpcmq.latency.analysis.hedging import HedgedCalls, hedged_of
+from rpcmq.latency.analysis.hedging import HedgedCalls
 from rpcmq.latency.analysis.series import DIMENSIONS, METHOD, Series
 from rpcmq.latency.jobs import hedged_sql
 from rpcmq.latency.jobs import local_sql as sql
 from rpcmq.latency.jobs.cells import About, files_of
 from rpcmq.latency.jobs.collect import in_order, series_of
 from rpcmq.latency.jobs.counting import counted
-from rpcmq.latency.jobs.engine import Level, Only, Outline
+from rpcmq.latency.jobs.engine import CALLS, Level, Only, Outline
 from rpcmq.latency.jobs.gate import unreadable
+from rpcmq.latency.jobs.hedged_cells import HedgedCells
 from rpcmq.latency.jobs.interrupts import Interrupts
 from rpcmq.latency.jobs.local_cells import Storing
 from rpcmq.latency.jobs.memory import engine_memory
@@ -153,13 +154,16 @@ class _Log(OpenLog):
     @property
     def wanted(self) -> str:
         """The SQL condition for the selected records."""
-        return sql.condition([self.whole, *sql.without_kinds(self.selection.left_out)])
+        chosen = self.selection
+        terms = [f"{sql.name(name)} = {sql.literal(value)}" for name, value in chosen.where.items()]
+        return sql.condition([self.whole, *terms, *sql.without_kinds(chosen.left_out)])
 
     @property
     def whole(self) -> str:
-        """The SQL condition for the selected records and their further deliveries."""
+        """The SQL condition for the selected records and all deliveries of their calls, whatever server had them."""
         chosen = self.selection
-        terms = [f"{sql.name(name)} = {sql.literal(value)}" for name, value in chosen.where.items()]
+        where = ((name, value) for name, value in chosen.where.items() if name != "server")
+        terms = [f"{sql.name(name)} = {sql.literal(value)}" for name, value in where]
         if chosen.since is not None:
             terms.append(f"epoch_us(recv_at) >= {ceil(chosen.since * 1e6)}")
         if chosen.until is not None:
@@ -232,6 +236,10 @@ class _Cells(ABC):
     def series(self, levels: Mapping[str, Level]) -> dict[str, list[Series]]:
         return {name: in_order(series_of(self._rolled(level), level.by)) for name, level in levels.items()}
 
+    def calls(self) -> dict[tuple[str, ...], int]:
+        found = self.series({"calls": CALLS})["calls"]
+        return {tuple(str(each.key[name]) for name in METHOD): each.records for each in found}
+
     def answered_calls(self) -> tuple[list[Series], dict[tuple[str, ...], int]]:
         names = ", ".join(f"{each}::VARCHAR" for each in METHOD)
         found = self._all(
@@ -287,6 +295,8 @@ class _Records(_Cells):
         super().__init__(connection)
         self._selection = selection
         self.storing = Storing(connection, self.table)
+        self._window_seconds = 1
+        self._found: HedgedCells | None = None
         self._log = _Log(connection, selection)
         self._log.persistently(self._read)
         # That of the files that were read; others may be looked at later.
@@ -307,12 +317,15 @@ class _Records(_Cells):
 
     def make_cells(self, window_seconds: int, directory: Path | None = None) -> None:
         self.window = f"floor(second / {window_seconds})::BIGINT * {window_seconds}"
+        self._window_seconds = window_seconds
         if directory is None:
             return
         chosen = self._selection
         log = str(chosen.path.resolve())
         self.storing.begin(
-            directory, About(window_seconds, log, chosen.since, chosen.until, chosen.where, replace(self.account))
+            directory,
+            About(window_seconds, log, chosen.since, chosen.until, chosen.where, replace(self.account)),
+            self._hedged() if chosen.has_whole_calls else None,
         )
 
     def _rolled(self, level: Level) -> pa.Table:
@@ -327,21 +340,26 @@ class _Records(_Cells):
         return self._log.persistently(lambda: self._log.rows(terms, order, count))
 
     def hedged(self) -> list[HedgedCalls]:
-        if not self._selection.has_whole_calls:
-            return []
-        log = self._log
-        return log.persistently(lambda: self._hedged(f"(SELECT * FROM {log.table} WHERE {log.whole})"))
+        return self._hedged().by_method(self.calls) if self._selection.has_whole_calls else []
 
-    def _hedged(self, records: str) -> list[HedgedCalls]:
-        if self._all(f"SELECT count(*) FROM {records} WHERE {hedged_sql.is_delivery()}") == [(0,)]:
-            return []
+    def _hedged(self) -> HedgedCells:
+        if self._found is None:
+            self._found = self._log.persistently(self._look_for_hedged)
+        return self._found
+
+    def _look_for_hedged(self) -> HedgedCells:
+        log = self._log
+        if self._all(f"SELECT count(*) FROM {log.table} WHERE {log.whole} AND {hedged_sql.is_delivery()}") == [(0,)]:
+            return HedgedCells.none()
+        window = sql.window_of(sql.SECOND, self._window_seconds)
+        records = f"(SELECT *, {window} AS {hedged_sql.WINDOW} FROM {log.table} WHERE {log.whole})"
         by_bucket = (
-            f'SELECT {", ".join(METHOD)}, measure, {sql.bucket("us")} AS "index", count(*) AS many,'
+            f'SELECT * EXCLUDE (us), {sql.bucket("us")} AS "index", count(*) AS many,'
             f" sum(us)::BIGINT AS sum, min(us) AS least, max(us) AS most"
             f" FROM ({hedged_sql.durations(records)}) GROUP BY ALL"
         )
-        counts, durations = self._table(hedged_sql.counts(records)), self._table(by_bucket)
-        return hedged_of(counts.to_pylist(), durations.to_pylist())
+        found = HedgedCells.of_engine(self._table(hedged_sql.counts(records)), self._table(by_bucket))
+        return found.where(log.selection.where)
 
     def _slowest(self, count: int, most: int) -> list[dict[str, Any]]:
         identity = ", ".join(IDENTITY)

@@ -13,6 +13,7 @@ from rpcmq.latency.analysis.series import DIMENSIONS
 from rpcmq.latency.jobs import local_sql as sql
 from rpcmq.latency.jobs.cells import DISTRIBUTIONS, About, replaced
 from rpcmq.latency.jobs.counting import counted
+from rpcmq.latency.jobs.hedged_cells import HedgedCells, write_hedged
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -62,14 +63,16 @@ class Storing:
                 self._cursor.interrupt()
             self._thread.shutdown()
 
-    def begin(self, directory: Path, made_from: About) -> None:
-        """Begin to store cells in ``directory``."""
-        self._stored.append(self._thread.submit(self._store, directory, made_from))
+    def begin(self, directory: Path, made_from: About, hedged: HedgedCells | None) -> None:
+        """Begin to store cells in ``directory``, with those of calls that several servers had; None: not known."""
+        self._stored.append(self._thread.submit(self._store, directory, made_from, hedged))
 
-    def _store(self, directory: Path, made_from: About) -> None:
+    def _store(self, directory: Path, made_from: About, hedged: HedgedCells | None) -> None:
         seconds = made_from.window_seconds
         with replaced(directory, made_from) as made:
             made.mkdir()
+            if hedged is not None:
+                write_hedged(made, hedged)
             for number, wanted in enumerate(list(self._parts(seconds)) or ["true"]):
                 if self._is_over:
                     raise CancelledError

@@ -13,6 +13,7 @@ from rpcmq.latency.schema import COLUMNS, UNKNOWN
 __all__ = [
     "EMPTY_CELLS",
     "EMPTY_LOG",
+    "SECOND",
     "bucket",
     "cells",
     "condition",
@@ -22,9 +23,12 @@ __all__ = [
     "of_cells",
     "of_records",
     "records_of_windows",
+    "window_of",
     "without_kinds",
 ]
 
+#: In which second a record of the log came.
+SECOND = "floor(epoch_us(recv_at) / 1000000)::BIGINT"
 _TYPES = {"string": "VARCHAR", "int16": "SMALLINT", "int64": "BIGINT", "timestamp": "TIMESTAMPTZ"}
 _BUCKETS = "STRUCT(b SMALLINT, c BIGINT)[]"
 #: The way to another router and back, of the time at the server; 0 if not known.
@@ -89,7 +93,7 @@ def encoded(records: str, wanted: str, types: Mapping[str, str]) -> str:
     spare = "greatest(service_us - handler_us, 0)"
     has_reply = "reply_us IS NOT NULL AND handler_us IS NOT NULL AND service_us IS NOT NULL"
     inner = [
-        "floor(epoch_us(recv_at) / 1000000)::BIGINT AS second",
+        f"{SECOND} AS second",
         *(f"{name(each)}::{types[each]} AS {name(each)}" for each in DIMENSIONS),
         *(f"CASE WHEN {known} THEN {_duration(each)} END AS {name(each)}" for each in DISTRIBUTIONS),
         f"CASE WHEN {known} THEN {_BETWEEN} END AS crossing",
@@ -117,17 +121,17 @@ def _bucket_of(measure: str) -> str:
 
 def cells(records: str, window_seconds: int, wanted: str) -> str:
     """The cells of the wanted of ``records``, a table of ``encoded``, as ``counting.counted`` takes them."""
-    return _of_records(records, _window("second", window_seconds), DIMENSIONS, wanted)
+    return _of_records(records, window_of("second", window_seconds), DIMENSIONS, wanted)
 
 
 def records_of_windows(records: str, window_seconds: int) -> str:
     """The start of each window of ``records``, a table of ``encoded``, in order, and the number of records in it."""
-    return f"SELECT {_window('second', window_seconds)} AS begin, count(*) FROM {records} GROUP BY ALL ORDER BY begin"
+    return f"SELECT {window_of('second', window_seconds)} AS begin, count(*) FROM {records} GROUP BY ALL ORDER BY begin"
 
 
 def of_records(records: str, level: Level) -> str:
     """A rollup of a table of ``encoded``, as ``counting.counted`` takes it."""
-    window = None if level.window_seconds is None else _window("second", level.window_seconds)
+    window = None if level.window_seconds is None else window_of("second", level.window_seconds)
     return _of_measures(_of_records(records, window, _kept(level), _only(level)), level, "[]::SMALLINT[]")
 
 
@@ -159,7 +163,7 @@ def _distribution(measure: str) -> str:
 
 def of_cells(stored: str, level: Level) -> str:
     """A rollup of ``stored`` cells, again with their columns."""
-    window = None if level.window_seconds is None else _window(name("window"), level.window_seconds)
+    window = None if level.window_seconds is None else window_of(name("window"), level.window_seconds)
     names = [name(each) for each in (*(() if window is None else ("window",)), *_kept(level))]
     keys = _keys(window, _kept(level))
     chosen = f"FROM {stored} WHERE {_only(level)}"
@@ -215,7 +219,8 @@ def _keys(window: str | None, by: Iterable[str]) -> list[str]:
     return columns if window is None else [f"{window} AS {name('window')}", *columns]
 
 
-def _window(time: str, seconds: int) -> str:
+def window_of(time: str, seconds: int) -> str:
+    """When the window begins in which ``time`` is, both seconds."""
     return f"floor({time} / {seconds})::BIGINT * {seconds}"
 
 

@@ -47,7 +47,7 @@ class SparkLog(OpenLog):
 
     Attributes:
         records: those that were selected, with the columns of ``SCHEMA``.
-        whole: with the deliveries of those that several servers had (``schema.DELIVERIES``).
+        whole: with the deliveries of those that several servers had (``schema.DELIVERIES``), whatever server had them.
         deliveries: how many these are.
         first_us, last_us: least and greatest receive time, microseconds since 1970; None: there are no records.
 
@@ -76,8 +76,11 @@ class SparkLog(OpenLog):
             return
         paths = (as_spark(self.selection.path / path) for path in self.files)
         every = self._spark.read.schema(SCHEMA).parquet(*paths)
-        is_whole = self._is_wanted()
-        wanted = is_whole & ~F.col("kind").isin(*self.selection.left_out) if self.selection.left_out else is_whole
+        is_whole = wanted = self._is_whole()
+        if self.selection.left_out:
+            wanted &= ~F.col("kind").isin(*self.selection.left_out)
+        if (server := self.selection.where.get("server")) is not None:
+            wanted &= F.col("server") == server
         [counts] = every.agg(
             F.count("*"),
             F.count_if(wanted),
@@ -99,7 +102,7 @@ class SparkLog(OpenLog):
         paths = [path for path in self.files if found["path"].endswith(f"/{path}")]
         return dict.fromkeys(paths, f"Spark could not read it: {found[0]}")
 
-    def _is_wanted(self) -> Column:
+    def _is_whole(self) -> Column:
         chosen = self.selection
         wanted = F.lit(True)
         if chosen.since is not None:
@@ -107,5 +110,6 @@ class SparkLog(OpenLog):
         if chosen.until is not None:
             wanted &= F.col("recv_at") < F.timestamp_micros(F.lit(ceil(chosen.until * 1e6)))
         for name, value in chosen.where.items():
-            wanted &= F.col(name) == value
+            if name != "server":
+                wanted &= F.col(name) == value
         return wanted

@@ -17,12 +17,13 @@ from pyspark.sql import functions as F
 
 from rpcmq.latency.analysis.account import Account
 from rpcmq.latency.analysis.errors import ErrorCount
-from rpcmq.latency.analysis.hedging import HedgedCalls, hedged_of
+from rpcmq.latency.analysis.hedging import HedgedCalls
 from rpcmq.latency.analysis.series import METHOD, Series
 from rpcmq.latency.jobs import hedged_sql
 from rpcmq.latency.jobs.cells import About
 from rpcmq.latency.jobs.collect import by_level
-from rpcmq.latency.jobs.engine import Level, Only, Outline
+from rpcmq.latency.jobs.engine import CALLS, Level, Only, Outline
+from rpcmq.latency.jobs.hedged_cells import HedgedCells
 from rpcmq.latency.jobs.runs import joined
 from rpcmq.latency.jobs.source import SparkLog
 from rpcmq.latency.jobs.store import read_cells, write_cells
@@ -36,6 +37,7 @@ from rpcmq.latency.jobs.transforms import (
     selected,
     slowest,
     unknown,
+    window_of,
 )
 from rpcmq.latency.schema import IDENTITY
 from rpcmq.latency.selection import Selection
@@ -107,6 +109,10 @@ class _Cells:
 
         return by_level(self._persistently(ask), levels)
 
+    def calls(self) -> dict[tuple[str, ...], int]:
+        found = self.series({"calls": CALLS})["calls"]
+        return {tuple(str(each.key[name]) for name in METHOD): each.records for each in found}
+
     def answered_calls(self) -> tuple[list[Series], dict[tuple[str, ...], int]]:
         answered = Only(("kind", "outcome"), [("call", "ok")])
         calls = self.series({"calls": Level(METHOD, None, answered)})["calls"]
@@ -130,6 +136,7 @@ class _Records(_Cells):
         self._spark = spark
         self._log = SparkLog(spark, selection)
         self._window = 1
+        self._found: HedgedCells | None = None
         self.account, self.first_us, self.last_us = self._log.account, self._log.first_us, self._log.last_us
         super().__init__(self._log.records)
 
@@ -148,7 +155,9 @@ class _Records(_Cells):
                 window_seconds, str(chosen.path.resolve()), chosen.since, chosen.until, chosen.where, self._log.account
             )
             with _sorted_at_once(self._spark):
-                write_cells(cells(self._log.records, window_seconds), directory, made_from)
+                hedged = _hedged(self._spark, self._log, window_seconds) if chosen.has_whole_calls else None
+                write_cells(cells(self._log.records, window_seconds), directory, made_from, hedged)
+                self._found = hedged
 
         self._persistently(store)
 
@@ -161,7 +170,9 @@ class _Records(_Cells):
     def hedged(self) -> list[HedgedCalls]:
         if not self._log.selection.has_whole_calls:
             return []
-        return self._persistently(lambda: _hedged(self._spark, self._log) if self._log.deliveries else [])
+        if self._found is None:
+            self._found = self._persistently(lambda: _hedged(self._spark, self._log, self._window))
+        return self._found.by_method(self.calls)
 
     def of_trace(self, id: str, count: int) -> list[dict[str, Any]]:
         return self._persistently(lambda: _rows(of_trace(self._log.records, id).limit(count)))
@@ -256,17 +267,16 @@ def _slowest(log: SparkLog, count: int, most: int) -> DataFrame:
     return log.records.where(wanted).orderBy(F.desc("total_us"), *IDENTITY).limit(most)
 
 
-def _hedged(spark: SparkSession, log: SparkLog) -> list[HedgedCalls]:
-    index = bucket(F.col("us"))
-    counts = spark.sql(hedged_sql.counts("{records}"), records=log.whole)
-    durations = (
-        spark.sql(hedged_sql.durations("{records}"), records=log.whole)
-        .groupBy(*METHOD, "measure", index.alias("index"))
-        .agg(
-            F.count("*").alias("many"), F.sum("us").alias("sum"), F.min("us").alias("least"), F.max("us").alias("most")
-        )
-    )
-    return hedged_of(*([row.asDict() for row in each.collect()] for each in (counts, durations)))
+def _hedged(spark: SparkSession, log: SparkLog, window_seconds: int) -> HedgedCells:
+    if not log.deliveries:
+        return HedgedCells.none()
+    records = log.whole.withColumn(hedged_sql.WINDOW, window_of(window_seconds))
+    counts = spark.sql(hedged_sql.counts("{records}"), records=records)
+    durations = spark.sql(hedged_sql.durations("{records}"), records=records)
+    by_bucket = durations.groupBy(
+        *(name for name in durations.columns if name != "us"), bucket(F.col("us")).alias("index")
+    ).agg(F.count("*").alias("many"), F.sum("us").alias("sum"), F.min("us").alias("least"), F.max("us").alias("most"))
+    return HedgedCells.of_engine(counts.toArrow(), by_bucket.toArrow()).where(log.selection.where)
 
 
 def _rows(found: DataFrame) -> list[dict[str, Any]]:

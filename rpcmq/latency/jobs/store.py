@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 
 from rpcmq.latency.analysis.series import DIMENSIONS
 from rpcmq.latency.jobs.cells import DISTRIBUTIONS, SUMS, About, files_of, replaced
+from rpcmq.latency.jobs.hedged_cells import HedgedCells, write_hedged
 from rpcmq.latency.jobs.journal import Dataset
 
 __all__ = ["CELLS", "HOUR", "WINDOW", "as_spark", "read_cells", "remove_strays", "write_cells", "write_dataset"]
@@ -39,14 +40,21 @@ _PLAIN = {
 _WITHOUT_SIZES = {"parquet.size.statistics.enabled": "false"}
 
 
-def write_cells(cells: DataFrame, directory: Path, made_from: About | None = None) -> None:
+def write_cells(
+    cells: DataFrame, directory: Path, made_from: About | None = None, hedged: HedgedCells | None = None
+) -> None:
     """Make or replace ``directory``, as ``cells.replaced`` does.
+
+    Args:
+        hedged: those of calls that several servers had; None: not known.
 
     Raises:
         OSError: it was not written; what was there before is.
     """
     with replaced(directory, made_from) as made:
         cells.select(*_COLUMNS).write.options(**_PLAIN, **_WITHOUT_SIZES).parquet(as_spark(made), compression="zstd")
+        if hedged is not None:
+            write_hedged(made, hedged)
 
 
 def read_cells(spark: SparkSession, *directories: Path) -> DataFrame:

@@ -47,6 +47,7 @@ __all__ = [
     "selected",
     "slowest",
     "unknown",
+    "window_of",
 ]
 
 
@@ -89,7 +90,6 @@ def measured(records: DataFrame, window_seconds: int) -> DataFrame:
 
     Args: as those of ``cells``.
     """
-    begin = F.floor(F.unix_micros("recv_at") / (window_seconds * 1_000_000)) * window_seconds
     is_known = F.col("outcome") != UNKNOWN
 
     def duration(name: str) -> Column:
@@ -99,7 +99,7 @@ def measured(records: DataFrame, window_seconds: int) -> DataFrame:
     are_known = F.col("between_us").isNotNull() & F.col("service_us").isNotNull()
     between = _or_0(F.when(are_known, F.least(duration("between_us"), duration("service_us"))))
     rows = records.select(
-        begin.cast("bigint").alias("window"),
+        window_of(window_seconds).alias("window"),
         *DIMENSIONS,
         *((duration(f"{name}_us") - (between if name == "service" else 0)).alias(name) for name in DISTRIBUTIONS),
         between.alias("between"),
@@ -122,6 +122,11 @@ def measured(records: DataFrame, window_seconds: int) -> DataFrame:
         F.col("between").alias("between_us"),
         *DISTRIBUTIONS,
     )
+
+
+def window_of(seconds: int) -> Column:
+    """When the window begins in which a record came, seconds since 1970."""
+    return (F.floor(F.unix_micros("recv_at") / (seconds * 1_000_000)) * seconds).cast("bigint")
 
 
 def _spare(service: str, handler: str) -> Column:

@@ -40,6 +40,8 @@ def document_of(report: Report) -> dict[str, Any]:
         "slowest": [dict(row) for row in report.slowest],
         "unknown": [dict(row) for row in report.unknown],
         "hedged": [_hedged(each) for each in report.hedged],
+        "hedged_left_out": report.hedged_left_out,
+        "server": report.server,
         "seconds": dict(report.seconds),
     }
 

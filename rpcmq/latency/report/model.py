@@ -32,8 +32,9 @@ class Report:
         slowest: rows of the dispatch log (``schema.COLUMNS``, ``recv_at`` in microseconds since 1970): all records of
             the traces in which the slowest calls are, or the slowest calls themselves where they have no trace.
         unknown: rows of calls whose end nobody knows, newest first, some of them.
-        hedged: methods of which several servers had calls, those with the most extra deliveries first; of stored cells
-            none.
+        hedged: methods of which several servers had calls, those with the most extra deliveries first.
+        hedged_left_out: why these are not all, or none; empty: they are all.
+        server: of whose records alone the figures are; None: of those of all servers.
         findings: what to look at first.
         seconds: how long each step took, by its name.
     """
@@ -53,5 +54,7 @@ class Report:
     slowest: list[dict[str, Any]] = field(default_factory=list)
     unknown: list[dict[str, Any]] = field(default_factory=list)
     hedged: list[HedgedCalls] = field(default_factory=list)
+    hedged_left_out: str = ""
+    server: str | None = None
     findings: list[Finding] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)

@@ -152,11 +152,12 @@ def _content(report: Report, line: Timeline) -> dict[str, Any]:
     account, whole = report.account, report.whole
     aside = account.rows_aside
     methods = report.methods[:METHODS_IN_DETAIL]
-    sections = _SECTIONS if whole.records else _SECTIONS[:2]
+    # A server may have had calls that other servers have answered, and none of its own.
+    sections = [each for each in _SECTIONS if whole.records or each[0] in ("account", "findings", "hedged")]
     top = [whole, *methods[: _LIMITS.stages]]
     return {
         "limits": _LIMITS,
-        "sections": [each for each in sections if each[0] != "hedged" or report.hedged],
+        "sections": [each for each in sections if each[0] != "hedged" or report.hedged or report.hedged_left_out],
         "seconds": numbers.seconds_of(report),
         "aside_rows": aside,
         "missing_share": wording.share(account.shortfall),
@@ -218,10 +219,6 @@ def _style() -> str:
     )
 
 
-def _total_time(microseconds: float) -> str:
-    return units.length(microseconds / 1e6) if microseconds >= 100e6 else units.duration(microseconds)
-
-
 #: Functions and constants available to the template.
 _WORDS: dict[str, Any] = {name: getattr(units, name) for name in units.__all__} | {
     "colours": QUANTILES,
@@ -230,6 +227,6 @@ _WORDS: dict[str, Any] = {name: getattr(units, name) for name in units.__all__} 
     "percentile_name": percentile_name,
     "quantiles": numbers.QUANTILES,
     "stage_texts": STAGES,
-    "total_time": _total_time,
+    "total_time": units.total,
     "unsealed": wording.unsealed,
 }

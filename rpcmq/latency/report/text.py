@@ -34,7 +34,7 @@ def text_of(report: Report) -> str:
         parts.append(["", "Look at first:", *_findings(report)])
     if report.whole.errors:
         parts.append(["", *_failures(report)])
-    if report.hedged:
+    if report.hedged or report.hedged_left_out:
         parts.append(["", *_hedged(report)])
     if report.methods:
         parts.append(["", *_methods(report)])
@@ -90,10 +90,33 @@ def _failures(report: Report) -> list[str]:
 
 
 def _hedged(report: Report) -> list[str]:
+    lines = []
+    if report.hedged:
+        say = _hedged_in_all if report.server is None else _hedged_at_server
+        lines = wrap(say(report), COLUMNS, subsequent_indent="  ")
+    if report.hedged_left_out:
+        text = f"Calls that several servers had are left out: {report.hedged_left_out}."
+        lines += wrap(text, COLUMNS, subsequent_indent="  ")
+    return lines
+
+
+def _hedged_at_server(report: Report) -> str:
     whole = total_of(report.hedged)
     text = (
-        f"Several servers had {units.count(whole.hedged)} calls ({units.percent(whole.hedged, whole.calls)} of their"
-        f" methods'), which took {units.count(whole.extra)} extra requests. "
+        f"Of calls that several servers had, {units.name(report.server or '', 60)} ended {units.count(whole.hedged)},"
+        f" {units.count(whole.won)} of them though another one had them first."
+    )
+    if whole.extra:
+        text += f" It had {units.count(whole.extra)} more that it did not answer, for {units.total(whole.extra_us)}."
+    return text
+
+
+def _hedged_in_all(report: Report) -> str:
+    whole = total_of(report.hedged)
+    text = (
+        f"Several servers had {units.count(whole.hedged)} calls"
+        + (f" ({units.percent(whole.hedged, whole.calls)} of their methods')" if whole.calls else "")
+        + f", which took {units.count(whole.extra)} extra requests. "
     )
     if whole.won:
         text += f"Another server than the first answered {units.count(whole.won)} of them"
@@ -103,7 +126,7 @@ def _hedged(report: Report) -> list[str]:
         text += "The first server answered all of them: nothing was gained."
     if whole.differing:
         text += f" Results of {units.count(whole.differing)} of {units.count(whole.finished)} differed."
-    return wrap(text, COLUMNS, subsequent_indent="  ")
+    return text
 
 
 def _methods(report: Report) -> list[str]:

@@ -21,6 +21,7 @@ __all__ = [
     "span",
     "split",
     "time",
+    "total",
     "visible",
 ]
 
@@ -42,6 +43,11 @@ def split(microseconds: float | None) -> tuple[str, str]:
 def duration(microseconds: float | None) -> str:
     """A latency: ``840 µs``, ``12.3 ms``, ``30.0 s``; empty for None."""
     return " ".join(split(microseconds)).strip()
+
+
+def total(microseconds: float) -> str:
+    """A sum of latencies: as ``duration`` below 100 s, else as ``length``."""
+    return length(microseconds / 1e6) if microseconds >= 100e6 else duration(microseconds)
 
 
 def between(low: float, high: float) -> str:
