@@ -60,7 +60,7 @@ class Selection:
 
     @property
     def without_whole_calls(self) -> str:
-        """Why nothing can be said of calls that several servers had; empty: it can."""
+        """The reason for which nothing can be said of calls that several servers had; empty: it can."""
         own = [name for name in _OWN if name in self.where]
         return f"{' and '.join(own)} select records, and a call and its deliveries differ in that" if own else ""
 

@@ -88,7 +88,7 @@ class Cells(Protocol):
         """The series of each level, by its name, in the order of window and names."""
 
     def calls(self) -> dict[tuple[str, ...], int]:
-        """How often methods were called, by exchange, topic and method."""
+        """The number of calls of each method, by exchange, topic and method."""
 
     def answered_calls(self) -> tuple[list[Series], dict[tuple[str, ...], int]]:
         """Calls that ended ok, by method; and the last window with one, by exchange, topic and method."""

@@ -24,7 +24,7 @@ from rpcmq.latency.selection import Selection
 
 __all__ = ["HedgedCells", "read_hedged", "write_hedged"]
 
-#: How often a method was called, by exchange, topic and method.
+#: Numbers of calls of methods, by exchange, topic and method.
 Calls = Mapping[tuple[str, ...], int]
 
 #: Readers of Parquet pass over it, for it begins with an underscore.
@@ -42,7 +42,7 @@ _OF_DURATIONS = pa.schema(
 
 
 class HedgedCells(NamedTuple):
-    """What there is of calls that several servers had.
+    """The figures of calls that several servers had.
 
     Attributes:
         counts: ``hedged_sql.COUNTED`` of each window and names.
@@ -60,19 +60,19 @@ class HedgedCells(NamedTuple):
 
     @classmethod
     def of_engine(cls, counts: pa.Table, durations: pa.Table) -> HedgedCells:
-        """What the queries of ``hedged_sql`` have found, with columns in any order and of any width."""
+        """The results of the queries of ``hedged_sql``, with columns in any order and of any width."""
         tables = zip((counts, durations), (_OF_COUNTS, _OF_DURATIONS), strict=True)
         return cls(*(_as(each.rename_columns({WINDOW: "window"}), schema) for each, schema in tables))
 
     def where(self, values: Mapping[str, str]) -> HedgedCells:
-        """Those with these values of dimensions."""
+        """Return those with these values of dimensions."""
         made = self
         for name, value in values.items():
             made = made._chosen(lambda each, name=name, value=value: pc.equal(each[name], value))  # type: ignore[misc]
         return made
 
     def between(self, since: float | None, until: float | None) -> HedgedCells:
-        """Those whose windows begin in this range, seconds since 1970, the latter not in it; None: no limit."""
+        """Return those whose windows begin in this range, seconds since 1970, the latter not in it; None: no limit."""
         made = self
         if since is not None:
             made = made._chosen(lambda each: pc.greater_equal(each["window"], since))

@@ -27,7 +27,7 @@ __all__ = [
     "without_kinds",
 ]
 
-#: In which second a record of the log came.
+#: The second in which a record of the log came.
 SECOND = "floor(epoch_us(recv_at) / 1000000)::BIGINT"
 _TYPES = {"string": "VARCHAR", "int16": "SMALLINT", "int64": "BIGINT", "timestamp": "TIMESTAMPTZ"}
 _BUCKETS = "STRUCT(b SMALLINT, c BIGINT)[]"
@@ -220,7 +220,7 @@ def _keys(window: str | None, by: Iterable[str]) -> list[str]:
 
 
 def window_of(time: str, seconds: int) -> str:
-    """When the window begins in which ``time`` is, both seconds."""
+    """The begin of the window in which ``time`` is, both seconds."""
     return f"floor({time} / {seconds})::BIGINT * {seconds}"
 
 

@@ -125,7 +125,7 @@ def measured(records: DataFrame, window_seconds: int) -> DataFrame:
 
 
 def window_of(seconds: int) -> Column:
-    """When the window begins in which a record came, seconds since 1970."""
+    """The begin of the window in which a record came, seconds since 1970."""
     return (F.floor(F.unix_micros("recv_at") / (seconds * 1_000_000)) * seconds).cast("bigint")
 
 

@@ -240,6 +240,36 @@ def test_extra_deliveries_are_bounded_by_the_budget(make_net: Callable[..., Netw
     assert hedges["withheld"] == {"budget": 1000 - extra}
 
 
+def test_the_budget_is_one_of_all_callers_of_a_method(make_net: Callable[..., Network]):
+    net = make_net(hedge_budget=0.05, hedge_burst=20)
+    flood, api, nodes = net.process("flood"), net.process("api"), serving(net, 3, credit=100)
+
+    def answered() -> None:
+        for node in nodes:
+            while node.inbox:
+                if (message := node.inbox.pop(0)).kind is Kind.REQUEST:
+                    node.reply(message, b"")
+
+    while True:
+        call = ask(flood, delay=0.0)
+        if len(holders(net, call)) == 1:
+            break
+        answered()
+    # Another one has one consumer now, and its answer none the later.
+    call = ask(api, delay=0.0)
+    assert len(holders(net, call)) == 1
+    answered()
+    assert call.end.kind is Kind.REPLY
+    assert counts(net)["withheld"] == {"budget": 2}
+    # Calls of a topic of their own have a budget of their own.
+    for node in nodes:
+        node.register("other", tag=1, credit=2)
+    call = api.request("other", "boot", ttl=30, flags=Flag.IDEMPOTENT)
+    api.uplink.send(HedgeTerms(2, 0.0).message(call.key))
+    net.run()
+    assert len(holders(net, call)) == 2
+
+
 def test_the_check_of_a_simulation_notices_more_than_the_budget_allows(
     net: Network, api: Process, nodes: list[Process]
 ):
