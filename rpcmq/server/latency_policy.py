@@ -67,7 +67,7 @@ class LatencyPolicy:
         path = self._path
         if path:
             try:
-                # A large file takes its time, and is no reason to stand still.
+                # A slow disk is no reason to stand still; to parse a large file holds others up all the same.
                 found = get_hub().threadpool.apply(_read_if_changed, (path, self._seen))
             except (OSError, PolicyRefused) as error:
                 self._note_problem(str(error) if isinstance(error, PolicyRefused) else f"{path}: {error.strerror}")
