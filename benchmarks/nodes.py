@@ -10,7 +10,7 @@ from benchmarks.report import Benchmark, Options, Row, Target
 from rpcmq.config.nodes import NodeTable
 from rpcmq.core.router.router import Router
 from rpcmq.core.router.settings import Settings
-from rpcmq.nodes.loading import known_types, plug_ins_for
+from rpcmq.nodes.loading import installed_types, plug_ins_for
 from rpcmq.wire import Kind, control, pack
 
 __all__ = ["BENCHMARK", "engine"]
@@ -41,7 +41,7 @@ def engine() -> None:
     """Engines in one process, measured in turn as it is told."""
     makers: dict[str, Callable[[], Engine]] = {
         _NONE: lambda: Engine(_router()),
-        _IDLE: lambda: Engine(_router(*known_types())),
+        _IDLE: lambda: Engine(_router(*installed_types())),
         _ELSEWHERE: lambda: _tapped("volume"),
         _HERE: lambda: _tapped("compute"),
     }

@@ -68,11 +68,12 @@ def _table(rows: list[dict[str, Any]]) -> Any:
 
 
 def _print_installed(state: State) -> None:
-    from rpcmq.nodes.loading import known_types
+    from rpcmq.nodes.loading import installed_types, origin_of
 
     found = [
-        {"type": name, "from": f"{point.dist.name} {point.dist.version}" if point.dist else "", "class": point.value}
-        for name, point in known_types().items()
+        {"type": point.name, "from": origin_of(point), "class": point.value}
+        for points in installed_types().values()
+        for point in points
     ]
     if state.json:
         print_json({"types": found})

@@ -20,7 +20,7 @@ from rpcmq.nodes.plan import Plan
 from rpcmq.nodes.plug_in import PlugIn
 from rpcmq.wire import FIRST_FREE_NODE_KIND, FIRST_NODE_KIND
 
-__all__ = ["GROUP", "PlugIns", "known_types", "plans_for", "plug_ins_for"]
+__all__ = ["GROUP", "PlugIns", "installed_types", "origin_of", "plans_for", "plug_ins_for"]
 
 #: The group of entry points.
 GROUP = "rpcmq.nodes"
@@ -69,9 +69,17 @@ def plug_ins_for(tables: Sequence[NodeTable]) -> PlugIns:
     return PlugIns(plans_for(tables))
 
 
-def known_types() -> dict[str, EntryPoint]:
-    """The entry points of node types that are installed, by name. None is loaded."""
-    return {point.name: point for point in sorted(entry_points(group=GROUP), key=lambda each: each.name)}
+def installed_types() -> dict[str, list[EntryPoint]]:
+    """The entry points of node types that are installed, by name: of each one, as a rule. None is loaded."""
+    found: dict[str, list[EntryPoint]] = {}
+    for point in sorted(entry_points(group=GROUP), key=lambda each: (each.name, origin_of(each))):
+        found.setdefault(point.name, []).append(point)
+    return found
+
+
+def origin_of(point: EntryPoint) -> str:
+    """The name and version of the distribution that ``point`` is from."""
+    return f"{point.dist.name} {point.dist.version}" if point.dist is not None else "no distribution"
 
 
 def plans_for(tables: Sequence[NodeTable]) -> list[Plan]:
@@ -83,7 +91,7 @@ def plans_for(tables: Sequence[NodeTable]) -> list[Plan]:
     """
     if not tables:
         return []
-    known, problems, plans = known_types(), list[str](), list[Plan]()
+    known, problems, plans = installed_types(), list[str](), list[Plan]()
     for number, table in enumerate(tables):
         try:
             plans.append(_plan(f"node[{number}]", table, known))
@@ -95,31 +103,31 @@ def plans_for(tables: Sequence[NodeTable]) -> list[Plan]:
     return plans
 
 
-def _plan(where: str, table: NodeTable, known: Mapping[str, EntryPoint]) -> Plan:
-    point = known.get(table.type)
-    if point is None:
+def _plan(where: str, table: NodeTable, known: Mapping[str, Sequence[EntryPoint]]) -> Plan:
+    points = known.get(table.type)
+    if points is None:
         near = get_close_matches(table.type, known, 1, 0.6)
         meant = f"; did you mean {near[0]!r}?" if near else ""
         text = f"expected a node type that is installed: {', '.join(known) or 'there are none'}{meant}"
         raise ConfigError(f"{where}.type = {table.type!r}: {text}")
+    if len(points) > 1:
+        text = f"is a node type of {' and of '.join(map(origin_of, points))}: uninstall all but one of them"
+        raise ConfigError(f"{where}.type = {table.type!r}: {text}")
+    point = points[0]
     try:
         make = point.load()
     except (Exception, SystemExit) as error:  # a module that was written as a program may exit
-        text = f"cannot be loaded from {point.value!r} of {_origin(point)}: {type(error).__name__}: {error}"
+        text = f"cannot be loaded from {point.value!r} of {origin_of(point)}: {type(error).__name__}: {error}"
         raise ConfigError(f"{where}.type = {table.type!r}: {text}") from error
     if problems := list(_problems_of(make, point)):
         raise ConfigError("\n".join(f"{where}.type = {table.type!r}: {each}" for each in problems))
     settings = _settings(where, table.options, make)
-    return Plan(table.name, table.type, _origin(point), make, settings, table.max_bytes, table.max_seconds)
-
-
-def _origin(point: EntryPoint) -> str:
-    return f"{point.dist.name} {point.dist.version}" if point.dist is not None else "no distribution"
+    return Plan(table.name, table.type, origin_of(point), make, settings, table.max_bytes, table.max_seconds)
 
 
 def _problems_of(make: Any, point: EntryPoint) -> Iterator[str]:
     """Say why ``make`` is no node of this version of the contract."""
-    whose = f"{point.value} of {_origin(point)}"
+    whose = f"{point.value} of {origin_of(point)}"
     if not isinstance(make, type) or not issubclass(make, Node):
         yield f"{whose} is no class derived from rpcmq.nodes.Node"
         return

@@ -1,14 +1,18 @@
 """Steps of plugged-in nodes that take too long: they are broken off by an exception in the thread of the router.
 
 The router cannot wait for a step to end that does not end. So a thread of its own looks a few times in a second at the
-step under way, and has the interpreter raise :class:`Overrun` in it when its time is up. A step within a C function is
-broken off when that returns.
+step under way, and has the interpreter raise :class:`Overrun` in it when its time is up. One that waits within a system
+call, as in ``time.sleep`` or on a socket, is woken by a signal in the main thread of a process, where that of `rpcmq
+router` runs. Within other C functions it is broken off when they return.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
+import signal
+from contextlib import suppress
+from threading import main_thread
 from time import clock_gettime, monotonic, pthread_getcpuclockid, thread_time
 
 from rpcmq.transport.originals import allocate_lock, get_ident, start_new_thread
@@ -19,6 +23,8 @@ __all__ = ["Overrun", "Steps", "Watchdog"]
 _PAUSE, _AGAIN = 0.02, 0.5
 #: A step may last so many times the processor time that it may use: the machine can be busy, and a step must not wait.
 _PATIENCE = 20
+#: It is ignored where nobody handles it, and hardly anybody does: Go's runtime breaks its threads off with it as well.
+_WAKE = signal.SIGURG
 _raise_in = ctypes.pythonapi.PyThreadState_SetAsyncExc
 
 
@@ -74,6 +80,8 @@ class Steps:
                 # Again after a while, if the step goes on all the same.
                 self._due = monotonic() + _AGAIN
                 _raise_in(ctypes.c_ulong(self._thread), ctypes.py_object(Overrun))
+                if self._thread == main_thread().ident:
+                    signal.pthread_kill(self._thread, _WAKE)
 
     def _has_taken_too_long(self) -> bool:
         """Whether it has used so much of the processor, or has waited: not whether the machine was busy meanwhile."""
@@ -88,6 +96,7 @@ class Watchdog:
         self._steps = steps
         # Locks of the system, and a thread of it: green ones would not go on while the router's does not.
         self._open, self._running = allocate_lock(), allocate_lock()
+        self._is_handler = _handle_wake()
         self._open.acquire()
         self._running.acquire()
         start_new_thread(self._run, ())
@@ -104,3 +113,25 @@ class Watchdog:
         """End the thread; returns when it has ended."""
         self._open.release()
         self._running.acquire()
+        if self._is_handler:
+            with suppress(ValueError):  # closed in another thread: it stays, and does nothing
+                signal.signal(_WAKE, signal.SIG_DFL)
+
+
+def _handle_wake() -> bool:
+    """Handle the signal that wakes a step, unless the program does; return whether it is handled by this from now on.
+
+    A system call that is interrupted is begun again by Python, but for an exception that a handler raises. This one
+    raises none itself: it is the code in which the interpreter raises :class:`Overrun`.
+    """
+    if signal.getsignal(_WAKE) is not signal.SIG_DFL:
+        return False
+    try:
+        signal.signal(_WAKE, _woken)
+    except ValueError:
+        return False  # not in the main thread
+    return True
+
+
+def _woken(number: int, frame: object) -> None:
+    return

@@ -42,10 +42,9 @@ from rpcmq.wire.body_fields import Body
 __all__ = ["PlugIn"]
 
 T = TypeVar("T")
-#: Seconds between two ticks at least, whatever the node wants.
-_LEAST_PAUSE = 0.005
-_MESSAGE_OVERHEAD = 600
-_MAX_TRACEBACK = 4_000
+#: Seconds between two ticks at least, whatever the node wants; and in multiples of the time that the last one took.
+_LEAST_PAUSE, _PAUSE_FOR_WORK = 0.005, 10.0
+_MESSAGE_OVERHEAD, _MAX_TRACEBACK = 600, 4_000
 #: Exceptions by which others end the router's thread, in whatever it does.
 _NOT_OF_NODES = (KeyboardInterrupt, GreenletExit)
 
@@ -82,7 +81,7 @@ class PlugIn(NodeType):
         self._memory = MemoryBound(plan.max_bytes, context.now)
         self._node: Node | None = None
         self._due = inf
-        self._ticked = -inf
+        self._rests_until = -inf  # no tick before
         self._drains = False
         self.start(context.now)
 
@@ -102,8 +101,7 @@ class PlugIn(NodeType):
         """Make the node, in place of the one that there was."""
         plan = self.plan
         self.out = ""
-        hooks = self._watches, self._guards, self._others
-        context = Context(self._router, *hooks, plan.name, plan.max_bytes, now)
+        context = Context(self._router, self._watches, self._guards, self._others, plan.name, plan.max_bytes, now)
         self._node = None
         try:
             self._node = self._step(now, plan.make, context, plan.settings)
@@ -221,7 +219,7 @@ class PlugIn(NodeType):
             self._fail(now, TypeError(f"next_deadline() has returned {due!r:.100}, which is no time"))
             raise _Broken
         # One that is always due must not keep the router busy.
-        self._due = max(float(due), self._ticked + _LEAST_PAUSE)
+        self._due = max(float(due), self._rests_until)
         self._memory.look(now)
 
     # --- messages ----------------------------------------------------------------------------
@@ -329,8 +327,10 @@ class PlugIn(NodeType):
             if self._node is not None:
                 self._tell(now, self._node.ask_ended, now, ask)
         if self._node is not None and now >= self._due:
-            self._ticked = now
+            self._rests_until, used = now + _LEAST_PAUSE, self.seconds
             self._tell(now, self._node.tick, now)
+            self._rests_until = max(self._rests_until, now + _PAUSE_FOR_WORK * (self.seconds - used))
+            self._due = max(self._due, self._rests_until)
         if self._node is not None and now >= self._memory.due:
             try:
                 self._step(now, self._memory.step, now, self._node)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from math import nan
+from time import monotonic, sleep
 from typing import Any, ClassVar
 
 from rpcmq.nodes import Ask, Context, Node, Peer, ProtocolError
@@ -114,6 +115,11 @@ class Loops(Obedient):
             pass
 
 
+class Sleeps(Obedient):
+    def take(self, now: float, ask: Ask) -> None:
+        sleep(600)
+
+
 class LoopsAndCatches(Obedient):
     """Goes on after all that is an Exception."""
 
@@ -187,6 +193,16 @@ class AlwaysDue(Obedient):
 
     def next_deadline(self) -> float:
         return 0.0
+
+
+class WorksAllTheTime(AlwaysDue):
+    """Each of its ticks takes 20 ms."""
+
+    def tick(self, now: float) -> None:
+        super().tick(now)
+        until = monotonic() + 0.02
+        while monotonic() < until:
+            pass
 
 
 class Answers(Obedient):

@@ -118,6 +118,17 @@ def test_each_kind_beyond_the_range_is_named() -> None:
     assert "claims the kind '0x91'" in second
 
 
+def test_a_type_that_two_distributions_have_is_neither_of_theirs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(tmp_path / "more", "more_nodes", SOURCE, barrier="Barrier", tap="Other")
+    monkeypatch.syspath_prepend(str(tmp_path / "more"))
+    text = "is a node type of more_nodes 1.2 and of some_nodes 1.2: uninstall all but one of them"
+    assert problems({"type": "barrier"}) == [f"node[0].type = 'barrier': {text}"]
+    assert "more_nodes 1.2 and of rpcmq" in problems({"type": "tap"})[0]
+    assert [plan.name for plan in plans_for(tables({"type": "poison"}))] == ["poison"]
+
+
 def test_two_nodes_that_claim_one_kind_are_refused_with_both_names() -> None:
     (line,) = problems({"type": "barrier", "name": "gate"}, {"type": "other"})
     assert line == (

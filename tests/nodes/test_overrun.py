@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
+from collections.abc import Callable
 from functools import partial
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any
 
 import pytest
@@ -70,6 +73,50 @@ def _wait(steps: Steps, lock: Any) -> None:
         steps.end()
 
 
+@pytest.mark.parametrize("wait", [partial(sleep, 600), lambda: os.read(os.pipe()[0], 1)], ids=["sleep", "read"])
+def test_a_step_that_waits_within_a_system_call_is_woken(wait: Callable[[], object]) -> None:
+    steps = Steps()
+    watchdog = Watchdog(steps)
+    try:
+        for _ in range(2):
+            steps.begin(0.01)
+            with pytest.raises(Overrun):
+                _end_after(steps, wait)
+    finally:
+        watchdog.close()
+    assert signal.getsignal(signal.SIGURG) is signal.SIG_DFL
+
+
+def _end_after(steps: Steps, wait: Callable[[], object]) -> None:
+    try:
+        wait()
+    finally:
+        steps.end()
+
+
+def test_a_handler_of_the_program_stays() -> None:
+    before = signal.signal(signal.SIGURG, signal.SIG_IGN)
+    try:
+        Watchdog(Steps()).close()
+        assert signal.getsignal(signal.SIGURG) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGURG, before)
+
+
+def test_routers_in_one_process_share_the_handler() -> None:
+    first, second = Watchdog(Steps()), Watchdog(Steps())
+    first.close()
+    steps = Steps()
+    watchdog = Watchdog(steps)
+    try:
+        steps.begin(0.01)
+        with pytest.raises(Overrun):
+            _end_after(steps, partial(sleep, 600))
+    finally:
+        watchdog.close()
+        second.close()
+
+
 def _loop(steps: Steps) -> None:
     try:
         while True:
@@ -102,7 +149,7 @@ def test_no_exception_comes_after_the_end_of_a_step_however_close_its_time_was()
 
 
 @pytest.mark.own_hub
-@pytest.mark.parametrize("node", [hostile.Loops, hostile.LoopsAndCatches])
+@pytest.mark.parametrize("node", [hostile.Loops, hostile.LoopsAndCatches, hostile.Sleeps])
 def test_a_node_that_loops_is_taken_out_of_a_router_that_goes_on(node: type[Node]) -> None:
     notes: list[LogEvent] = []
     plug_ins = PlugIns([plan_of(node, "looper", max_seconds=0.1)])

@@ -194,6 +194,12 @@ def test_a_node_that_is_always_due_is_ticked_two_hundred_times_a_second_at_most(
     assert net.router.next_deadline() > net.now
 
 
+def test_ticks_that_take_long_leave_the_router_nine_tenths_of_its_time() -> None:
+    net, _ = network(hostile.WorksAllTheTime)
+    net.advance(2.0)
+    assert 0 < node_of(net.router, "worksallthetime").ticks <= 11
+
+
 @pytest.mark.parametrize("value", [b"bytes", {1, 2}, nan.__class__, "x" * (2 << 20)])
 def test_what_is_no_json_or_too_large_takes_the_node_out(value: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hostile.Answers, "value", value)
