@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import re
 import threading
 import time
 import uuid
@@ -161,9 +162,14 @@ def test_a_timeout_says_why(serve: Make, client: Make) -> None:
         client("nobody", target={"server": "home"}, timeout=2).call({}, "who")
     endpoint = Endpoint()
     serve(endpoint)
-    with pytest.raises(MessagingTimeout, match=r"hold to openstack/compute: with .* for \d\.\d s, running"):
-        client(timeout=2).call({}, "hold")
+    # A router that is held up by a busy machine for longer than the caller waits for its reason gives none.
+    for _ in range(5):
+        with pytest.raises(MessagingTimeout) as caught:
+            client(timeout=2).call({}, "hold")
+        if "the router was last heard" not in str(caught.value):
+            break
     endpoint.go_on.set()
+    assert re.search(r"hold to openstack/compute: with .* for \d\.\d s, running", str(caught.value))
 
 
 def test_a_call_for_a_server_never_falls_back_to_the_topic(serve: Make, client: Make) -> None:
