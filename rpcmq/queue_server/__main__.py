@@ -161,7 +161,7 @@ class _Program:
         return self._client.process.uplink.ready
 
     def _about(self) -> Mapping[str, Any]:
-        waits_for = self._refusal or self._store.problem
+        waits_for = self._refusal or self._store.problem or self._store.lost
         is_opening = self._server is None and not waits_for
         if not waits_for and not is_opening and not self._is_linked:
             waits_for = f"the router at {self._url}"

@@ -101,14 +101,16 @@ class OneQueue:
         turns: of all that is asked of the store.
         periodic: the periodic items of this owner.
         is_own: whether it is this queue server itself that asks now.
+        lost: the reason for which nothing more is to be put, or nothing.
     """
 
     def __init__(
         self, name: str, owner: str, queues: Queues, wall: Callable[[float], int],
         declare: Callable[[str, dict[str, Any]], Later[dict[str, Any]]], turns: Turns, periodic: PeriodicItems,
-        is_own: Callable[[], bool],
+        is_own: Callable[[], bool], lost: Callable[[], str],
     ) -> None:  # fmt: skip
         self._is_own = is_own
+        self._lost = lost
         self._turns = turns
         self._name = name
         self._owner = owner
@@ -137,6 +139,9 @@ class OneQueue:
         now = monotonic()
         wall = self._wall(now)
         refuse = _ending(later, end, lambda reason: list(PutAnswer(str(reason), [], [])))
+        if lost := self._lost():
+            refuse(f"queue store: {lost}")
+            return
         try:
             items = [_new_item(producer, record, wall) for record in unpack_records(records)]
         except (TypeError, ValueError, OverflowError) as error:

@@ -222,7 +222,7 @@ class QueueServer:
         service = Service(
             name, OneQueue(
                 name, self._owner, self.queues, self._clock, self._declarations.declare, self._turns, self.periodic,
-                lambda: caller_now() == self._client.process.uplink.origin,
+                lambda: caller_now() == self._client.process.uplink.origin, lambda: self.store.lost,
             ),
             host=self._owner, client=self._client, exchange=QUEUES, concurrency=_REQUESTS,
         )  # fmt: skip

@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from pathlib import Path
 from time import monotonic
 from typing import Any
 
@@ -16,19 +17,10 @@ from gevent import socket, subprocess
 from gevent.event import Event
 
 from rpcmq.core.queue.port import Items
+from rpcmq.queue_server.file_watch import FileWatch
 from rpcmq.queue_server.gathered_changes import GatheredChanges
 from rpcmq.server.log import log_event
-from rpcmq.store.contract import (
-    Change,
-    Found,
-    Incoming,
-    Lane,
-    Position,
-    Put,
-    Recovered,
-    StoreError,
-    Verdict,
-)
+from rpcmq.store.contract import Change, Found, Incoming, Lane, Position, Put, Recovered, StoreError, Verdict
 from rpcmq.store.frames import (
     Frames,
     decode_found,
@@ -122,6 +114,7 @@ class StoreProcess:
         self.on_reopened: Callable[[], object] = lambda: None
         self.restarts = self.faults = 0
         self._process: subprocess.Popen[bytes] | None = None
+        self._file = FileWatch(None if is_database(where) else Path(where) / "queue.db")
         self._keeper = gevent.spawn(self._run)
 
     @property
@@ -236,6 +229,11 @@ class StoreProcess:
             return f"it has answered nothing for more than {_SILENCE:g} s"
         return self.waits_for
 
+    @property
+    def lost(self) -> str:
+        """The reason for which nothing more is to be put: its file has gone; empty: it is there."""
+        return self._file.lost
+
     def state(self) -> dict[str, Any]:
         """The state of the store, for people to see."""
         return {
@@ -348,6 +346,7 @@ class StoreProcess:
         self._moved = monotonic()
         if letter == READY:
             self.waits_for = ""
+            self._file.opened()
             recovered = decode_recovered(content)
             self._epoch = recovered.epoch
             if self._recovered is None:
@@ -378,6 +377,7 @@ class StoreProcess:
         """End the process once the store is closed; what is not answered is not waited for."""
         process = self._process
         self._keeper.kill()
+        self._file.close()
         if process is None or process.poll() is not None:
             return
         try:

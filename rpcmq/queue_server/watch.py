@@ -36,6 +36,10 @@ class WaitingStore(Protocol):
     def problem(self) -> str:
         """The reason; empty: nothing is the matter."""
 
+    @property
+    def lost(self) -> str:
+        """The reason for which nothing more is to be put into it; empty: it may be."""
+
 
 class Watch:
     """Watches the queue of ``dispatcher``."""
@@ -97,6 +101,8 @@ class Watch:
         queue, dispatcher = self._queue, self._dispatcher
         if problem := self._store.problem:
             return f"the store does not answer: {problem}"
+        if self._store.lost:
+            return self._store.lost
         if queue.is_paused:
             return f"paused by an operator: rpcmq queue resume {queue.name}"
         if not self.waiting or self.still(now) < _STILL:

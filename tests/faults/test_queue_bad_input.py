@@ -232,3 +232,38 @@ def test_a_store_that_cannot_be_used_is_named_and_calls_go_on(world: QueueWorld,
     work = Work()
     with Worker(QUEUE, work, router=world.mesh.urls):
         eventually(lambda: len(work.done) >= 500, 30.0)
+
+
+@pytest.mark.parametrize("how", ["removed", "replaced"])
+def test_nothing_more_is_put_into_a_file_that_is_removed_and_what_is_there_is_worked_at(
+    world: QueueWorld, client: Client, how: str
+) -> None:
+    file = world.folder / "queues-a" / "queue.db"
+    kept = file.with_name("kept.db")
+    accepted = [client.put(None, QUEUE, MESSAGE, timeout=30)]
+
+    def is_refused() -> bool:
+        try:
+            accepted.append(client.put(None, QUEUE, MESSAGE, timeout=30))
+        except PutRefused as error:
+            assert f"its file {file} was {how}" in str(error)
+            return True
+        return False
+
+    def why() -> str:
+        return str(world.operate(LOOK, "a", "queues")["queues"][0]["why"])
+
+    file.rename(kept)
+    if how == "replaced":
+        file.write_bytes(kept.read_bytes())
+    eventually(is_refused, 60)
+    assert f"was {how}" in why()
+    eventually(lambda: f"was {how}" in world.mesh["a"].view("queues")["why"], 60)
+    assert calls_go_on(client)
+    # Back under its name, it is the same file as before.
+    kept.replace(file)
+    eventually(lambda: "its file" not in why(), 60)
+    accepted.append(client.put(None, QUEUE, MESSAGE, timeout=30))
+    work = Work()
+    with Worker(QUEUE, work, client=client):
+        eventually(lambda: len(work.done) == len(accepted), 60)

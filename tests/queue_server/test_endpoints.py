@@ -25,7 +25,7 @@ def _unexpected(error: BaseException) -> None:
 
 def queue() -> OneQueue:
     """A queue that asks nobody anything."""
-    return OneQueue("billing", "here", NOBODY, lambda now: 0, NOBODY, Turns(), NOBODY, NOBODY)
+    return OneQueue("billing", "here", NOBODY, lambda now: 0, NOBODY, Turns(), NOBODY, NOBODY, lambda: "")
 
 
 def put(producer: Any, records: Any) -> PutAnswer:

@@ -27,7 +27,7 @@ class Queue:
         self.is_late = False
         self.policy = SimpleNamespace(concurrency=0, rate=2.5, alarm=ALARM)
         self.dispatcher = SimpleNamespace(unbegun=unbegun, awaits_worker=False, refusal="", progress=Progress(0.0))
-        self.store = SimpleNamespace(problem="")
+        self.store = SimpleNamespace(problem="", lost="")
         self.answer: Exception | None = None
         self.pings = 0
         anything: Any = self
@@ -122,6 +122,7 @@ def test_items_that_move_are_not_still() -> None:
     ("change", "why"),
     [
         ({"store.problem": "the disk is full"}, "the store does not answer: the disk is full"),
+        ({"store.lost": "its file was removed"}, "its file was removed"),
         ({"is_paused": True}, "paused by an operator: rpcmq queue resume billing"),
         ({"dispatcher.refusal": "draining"}, "no router takes them: draining"),
         ({"dispatcher.unbegun": 1, "answer": NoConsumer("nobody")}, "no worker on queue billing"),
