@@ -69,7 +69,7 @@ class Steps:
             self._due = 0.0
             if self._is_overrun:
                 self._is_overrun = False
-                _raise_in(ctypes.c_ulong(self._thread), None)
+                _clear(self._thread)
         return monotonic() - self._began
 
     def look(self) -> None:
@@ -116,6 +116,20 @@ class Watchdog:
         if self._is_handler:
             with suppress(ValueError):  # closed in another thread: it stays, and does nothing
                 signal.signal(_WAKE, signal.SIG_DFL)
+
+
+def _clear(thread: int) -> None:
+    """Have the exception that may be to come in ``thread``, which is this one, come here.
+
+    CPython 3.11 looks for one that is taken back at the begin of each function from then on; where a profiler is set,
+    it does nothing else.
+    """
+    try:
+        _raise_in(ctypes.c_ulong(thread), ctypes.py_object(Overrun))
+        for _ in range(1000):
+            pass
+    except Overrun:
+        return
 
 
 def _handle_wake() -> bool:

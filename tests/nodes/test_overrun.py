@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Callable
 from functools import partial
 from time import monotonic, sleep
 from typing import Any
 
 import pytest
+from gevent import subprocess
 
 from rpcmq import Client
 from rpcmq.config import load_router_config
@@ -123,6 +125,31 @@ def _loop(steps: Steps) -> None:
             pass
     finally:
         steps.end()
+
+
+_PROFILED = """
+import sys
+from rpcmq.nodes.overrun import Overrun, Steps, Watchdog
+
+steps = Steps()
+watchdog = Watchdog(steps)
+steps.begin(0.01)
+try:
+    while True:
+        pass
+except Overrun:
+    pass
+steps.end()
+watchdog.close()
+sys.setprofile(lambda *_: None)
+(lambda: None)()
+sys.setprofile(None)
+"""
+
+
+def test_a_step_that_was_broken_off_leaves_nothing_for_the_interpreter_to_look_for() -> None:
+    # Under a profiler CPython 3.11 hung.
+    assert subprocess.run([sys.executable, "-c", _PROFILED], timeout=60, check=False).returncode == 0
 
 
 def test_no_exception_comes_after_the_end_of_a_step_however_close_its_time_was() -> None:
