@@ -29,7 +29,7 @@ class StreamCredit:
 
     @property
     def may_send(self) -> bool:
-        """Whether an item may be sent now."""
+        """Return whether an item may be sent now."""
         return self.items > 0 and (self.size_bytes > 0 or not self.counts_bytes)
 
     def add(self, items: int, size_bytes: int) -> str:

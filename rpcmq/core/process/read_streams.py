@@ -47,7 +47,7 @@ class ReadStreams:
 
     @staticmethod
     def is_worth_a_grant(call: Call) -> bool:
-        """Whether enough was taken of ``call`` to grant it before its caller waits for the next item."""
+        """Return whether enough was taken of ``call`` to grant it before its caller waits for the next item."""
         return call.taken is not None and call.taken.size_bytes >= _WORTH_A_GRANT
 
     def payload(self, call: Call, items: int, size_bytes: int, stamp: bytes) -> bytes:
@@ -80,5 +80,5 @@ class ReadStreams:
 
 
 def takes_byte_credit(uplink: Uplink) -> bool:
-    """Whether the router takes grants of items in bytes; it may, while there is none."""
+    """Return whether the router takes grants of items in bytes; it may, while there is none."""
     return uplink.router is None or uplink.router.byte_credit

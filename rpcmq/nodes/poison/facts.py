@@ -65,11 +65,11 @@ class Loss(NamedTuple):
         return self.process == other.process or (self.instance is not None and self.instance == other.instance)
 
     def is_near(self, other: Loss) -> bool:
-        """Whether the two are at about the same time."""
+        """Return whether the two are at about the same time."""
         return abs(self.at - other.at) < TOGETHER_SECONDS
 
     def is_one_failure_with(self, other: Loss) -> bool:
-        """Whether the host of both may have failed: two processes at about the same time, not at different hosts."""
+        """Return whether the host of both may have failed: two processes at about one time, not at different hosts."""
         if self.is_of(other) or not self.is_near(other):
             return False
         hosts = [each.instance[0] for each in (self, other) if isinstance(each.instance, tuple)]
@@ -116,7 +116,7 @@ class Kill:
     judged_at: float = 0.0
 
     def leads_to(self, other: Kill, flight: Flight) -> bool:
-        """Whether ``other``, of the same call, may have come of this one: it was given again, or tried again."""
+        """Return whether ``other``, of the same call, may have come of this one: it was given again, or tried again."""
         return other.id == self.id or flight.given_at >= self.judged_at
 
 
@@ -136,10 +136,10 @@ class Suspect:
     stopped: int = 0
 
     def has_killed(self, death: Death) -> bool:
-        """Whether ``death`` is that of a process that it has killed, by whatever session."""
+        """Return whether ``death`` is that of a process that it has killed, by whatever session."""
         lost, losses = death.loss, (kill.death.loss for kill in self.kills)
         return any(each.process == lost.process or (each.is_of(lost) and each.is_near(lost)) for each in losses)
 
     def has_followed(self, lost: Loss, flight: Flight) -> bool:
-        """Whether the call was given to the one that has just died after it had killed the process of ``lost``."""
+        """Return whether the call was given to the one that has just died after it had killed that of ``lost``."""
         return any(kill.death.loss.is_of(lost) and flight.given_at >= kill.death.lost_at for kill in self.kills)
