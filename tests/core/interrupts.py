@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dis
+import gc
 import signal
 import sys
 from collections.abc import Callable, Collection
@@ -24,6 +25,8 @@ def is_interrupted(
 ) -> bool:
     """Run ``operation``, and raise ``error`` at its step number ``step``; return False if it has fewer.
 
+    Garbage is not collected meanwhile: what is raised in a finalizer goes nowhere, whatever it was called for.
+
     Args:
         files: names of the files whose instructions count as steps.
         each_instruction: before each of them; else only where Python runs the handlers of signals: at the beginning of
@@ -32,7 +35,8 @@ def is_interrupted(
         again: raise ``error`` a second time, so many steps after the first.
     """
     steps = _Steps(step, files, error, each_instruction, again)
-    outer = sys.gettrace()
+    outer, collects = sys.gettrace(), gc.isenabled()
+    gc.disable()
     if not each_instruction:
         sys.setprofile(steps.profile)
     # Python 3.12 has events of instructions only if a frame has asked for them before.
@@ -45,6 +49,8 @@ def is_interrupted(
     finally:
         sys.settrace(outer)
         sys.setprofile(None)
+        if collects:
+            gc.enable()
     return steps.has_raised
 
 
