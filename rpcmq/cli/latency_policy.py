@@ -66,7 +66,8 @@ def policy_command(
     `rpcmq.latency.policy.read_policy` reads it for programs of your own.
 
     It is made of calls that ended ok: p50, p95 and p99 of each method with their intervals, number of samples and
-    age. The file is replaced as a whole. Nothing is written if no method has enough calls.
+    age. The file is replaced as a whole. Nothing is written if no method has enough calls, or if the file would have
+    more than 16 MiB (40,000 methods): a larger --min-samples leaves out those with few.
     """
     selection = selected(log, cells, since, until, filters)
     made, left_out = _made(selection, out, min_samples, valid_hours * 3600, choice)
@@ -74,7 +75,10 @@ def policy_command(
         why = "; ".join(f"{name}: {reason}" for name, reason in list(left_out.items())[:3]) or "no calls ended ok"
         raise RpcError(f"{out} was not written, no method is good enough: {why}")
     with failing():
-        write_policy(out, made)
+        try:
+            write_policy(out, made)
+        except ValueError as error:
+            raise RpcError(f"{out} was not written: {error}") from None
     if state.json:
         print_json(as_json(made) | {"left_out": left_out})
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 from rpcmq.latency.files import Unsuitable, read_regular, write_whole
@@ -16,6 +17,7 @@ from rpcmq.log_format.latency_policy import (
     as_json,
     check_policy,
     parse_policy,
+    too_large,
 )
 
 __all__ = [
@@ -35,7 +37,7 @@ def write_policy(path: Path, policy: Policy) -> None:
     """Write ``policy`` to ``path`` atomically.
 
     Raises:
-        ValueError: it has no entries, or one that a reader would refuse.
+        ValueError: it has no entries, one that a reader would refuse, or too many for a file.
         OSError: it was not written.
     """
     write_whole(path, check_policy(policy))
@@ -48,13 +50,14 @@ def read_policy(path: Path, now: float) -> Policy:
         now: seconds since 1970.
 
     Raises:
-        PolicyRefused: it is no such file, of another version, damaged, too old, from the future, or has a value that
-            cannot be.
+        PolicyRefused: it is no such file, too large, of another version, damaged, too old, from the future, or has a
+            value that cannot be.
         OSError: it cannot be read.
     """
     try:
         # A link to the policy that is valid now is an ordinary way to put another in its place.
         data = read_regular(path, LARGEST_BYTES, follow=True)
     except Unsuitable as error:
-        raise PolicyRefused(f"{path}: {error.strerror}") from None
+        why = too_large(path.stat().st_size) if error.errno == errno.EFBIG else error.strerror
+        raise PolicyRefused(f"{path}: {why}") from None
     return parse_policy(data, path, now)

@@ -19,15 +19,19 @@
 Times are seconds since 1970, durations microseconds. A reader takes all of it or nothing: what is not as written here
 is refused with the reason, and so is a file that is too old or comes from the future. Of a file that is good, methods
 whose own records have become too old are left out.
+
+A reader that others wait for takes it in steps, a method each: :func:`policy_in_steps`.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
-from math import isfinite
+import reprlib
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
+
+from rpcmq.log_format.bounded_json import BoundedJson, NotJson
 
 __all__ = [
     "LARGEST_BYTES",
@@ -40,6 +44,8 @@ __all__ = [
     "as_json",
     "check_policy",
     "parse_policy",
+    "policy_in_steps",
+    "too_large",
 ]
 
 VERSION = 1
@@ -51,7 +57,11 @@ LONGEST_US = 86_400_000_000.0
 _SKEW = 60.0
 #: Seconds since 1970 that no clock will show.
 _FAR = 1e11
-#: Larger files are none of ours: a method takes 400 bytes.
+#: Members that a file has at most, beside its methods; ours has six.
+_MEMBERS = 64
+#: More samples than any log has.
+_MANY = 1 << 62
+#: Bytes of the largest file: 40,000 methods, of 400 bytes.
 LARGEST_BYTES = 16 << 20
 
 
@@ -136,72 +146,153 @@ def parse_policy(data: bytes, name: object, now: float) -> Policy:
         now: seconds since 1970.
 
     Raises:
-        PolicyRefused: it is no such file, of another version, damaged, too old, from the future, or has a value that
-            cannot be.
+        PolicyRefused: it is no such file, too large, of another version, damaged, too old, from the future, or has a
+            value that cannot be.
+    """
+    entries: dict[tuple[str, str, str], Entry] = {}
+    steps = policy_in_steps(data, name, now)
+    while True:
+        try:
+            entry = next(steps)
+        except StopIteration as end:
+            made_at, valid_until, min_samples = end.value
+            return Policy(made_at, valid_until, min_samples, entries)
+        if entry is not None:
+            entries[entry.exchange, entry.topic, entry.method] = entry
+
+
+def policy_in_steps(data: bytes, name: object, now: float) -> Generator[Entry | None, None, tuple[float, float, int]]:
+    """:func:`parse_policy` for somebody who has to do other things meanwhile.
+
+    Each step yields a method that is not too old by now, or None, and takes some 20 us; one of a hostile file takes 2
+    ms at most. None of them counts until all has been read: then it returns ``made_at``, ``valid_until`` and
+    ``min_samples``.
+
+    Raises:
+        PolicyRefused: as of :func:`parse_policy`.
     """
     try:
-        policy = _policy(_parsed(data))
-        if policy.made_at > now + _SKEW:
-            raise _Invalid(f"made_at is {policy.made_at - now:.0f} s in the future")
-        if policy.valid_until < now:
-            raise _Invalid(f"too old: valid_until was {now - policy.valid_until:.0f} s ago")
+        if len(data) > LARGEST_BYTES:
+            raise _Invalid(too_large(len(data)))
+        return (yield from _Reading(BoundedJson(data), now).in_steps())
+    except NotJson as error:
+        raise PolicyRefused(f"{name}: no JSON: {error}") from None
     except _Invalid as error:
         raise PolicyRefused(f"{name}: {error}") from None
-    return policy.at(now)
+
+
+def too_large(size: int) -> str:
+    """The reason why a file of ``size`` bytes, more than ``LARGEST_BYTES``, is refused."""
+    return (
+        f"has {size} bytes, more than {LARGEST_BYTES}, the most of a latency policy; "
+        "rpcmq latency policy --min-samples leaves out methods with few calls"
+    )
 
 
 def check_policy(policy: Policy) -> bytes:
     """The content of a file with ``policy``.
 
     Raises:
-        ValueError: it has no entries, or one that a reader would refuse.
+        ValueError: it has no entries, one that a reader would refuse, or too many for a file.
     """
-    text = json.dumps(as_json(policy), indent=1)
+    content = json.dumps(as_json(policy), indent=1).encode() + b"\n"
     try:
-        _policy(json.loads(text))
-    except _Invalid as error:
+        parse_policy(content, "policy", policy.made_at)
+    except PolicyRefused as error:
         raise ValueError(str(error)) from None
-    return text.encode() + b"\n"
+    return content
 
 
 class _Invalid(Exception):
     """Raised with a description of invalid content."""
 
 
-def _parsed(data: bytes) -> object:
-    try:
-        return json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise _Invalid(f"no JSON: {error}") from None
+@dataclass(slots=True)
+class _Reading:
+    """A policy that is being read. Its members may come in any order."""
+
+    source: BoundedJson
+    now: float
+    head: dict[str, Any] = field(default_factory=dict)
+    #: The methods that were read.
+    keys: set[tuple[str, str, str]] = field(default_factory=set)
+    #: The entries with the fewest samples, the newest record, and the longest validity, with their places.
+    fewest: tuple[int, int] = (_MANY, 0)
+    newest: tuple[float, int] = (0.0, 0)
+    longest: tuple[float, int] = (0.0, 0)
+
+    def in_steps(self) -> Generator[Entry | None, None, tuple[float, float, int]]:
+        source = self.source
+        if source.next() != "{" or (source.take("{") and source.next() == "}"):
+            raise _Invalid("no latency policy")
+        more = True
+        while more:
+            name = source.value()
+            source.take(":")
+            if not isinstance(name, str) or name in self.head:
+                raise _Invalid(f"{_shown(name)}: expected a name that is not there twice")
+            if name == "methods" and source.next() == "[":
+                self.head[name] = None
+                yield from self._methods()
+            else:
+                self.head[name] = source.value()
+                yield None
+            if len(self.head) > _MEMBERS:
+                raise _Invalid(f"more than {_MEMBERS} members")
+            more = source.take(",}") == ","
+        if source.next():
+            raise NotJson("more after the end")
+        return self._checked()
+
+    def _methods(self) -> Generator[Entry | None, None, None]:
+        source, place = self.source, 0
+        more = source.take("[") and source.next() != "]"
+        if not more:
+            source.take("]")
+        while more:
+            try:
+                entry = _entry(source.value())
+                self._count(entry, place)
+            except _Invalid as error:
+                raise _Invalid(f"methods[{place}]: {error}") from None
+            yield entry if entry.valid_until >= self.now else None
+            place += 1
+            more = source.take(",]") == ","
+
+    def _count(self, entry: Entry, place: int) -> None:
+        key = entry.exchange, entry.topic, entry.method
+        if key in self.keys:
+            raise _Invalid("a second one of that name")
+        self.keys.add(key)
+        self.fewest = min(self.fewest, (entry.samples, place))
+        self.newest = max(self.newest, (entry.newest, place))
+        self.longest = max(self.longest, (entry.valid_until, place))
+
+    def _checked(self) -> tuple[float, float, int]:
+        head = self.head
+        if head.get("policy") != _KIND:
+            raise _Invalid("no latency policy")
+        if head.get("version") != VERSION:
+            raise _Invalid(f"version {_shown(head.get('version'))}: expected {VERSION}")
+        made_at = _number(head, "made_at", 0, _FAR)
+        valid_until = _number(head, "valid_until", 0, _FAR)
+        min_samples = _whole(head, "min_samples", 1)
+        if not self.keys:
+            raise _Invalid("methods: expected a list that is not empty")
+        samples, place = self.fewest
+        if samples < min_samples:
+            raise _Invalid(f"methods[{place}]: samples = {samples}: expected an integer of at least {min_samples}")
+        for (time, place), most in ((self.newest, made_at + _SKEW), (self.longest, valid_until)):
+            if time > most:
+                raise _Invalid(f"methods[{place}]: newest after made_at, or valid_until after that of the file")
+        if made_at > self.now + _SKEW:
+            raise _Invalid(f"made_at is {made_at - self.now:.0f} s in the future")
+        if valid_until < self.now:
+            raise _Invalid(f"too old: valid_until was {self.now - valid_until:.0f} s ago")
+        return made_at, valid_until, min_samples
 
 
-def _policy(source: object) -> Policy:
-    if not isinstance(source, dict) or source.get("policy") != _KIND:
-        raise _Invalid("no latency policy")
-    if source.get("version") != VERSION:
-        raise _Invalid(f"version {source.get('version')!r}: expected {VERSION}")
-    made_at = _number(source, "made_at", 0, _FAR)
-    valid_until = _number(source, "valid_until", 0, _FAR)
-    min_samples = _whole(source, "min_samples", 1)
-    methods = source.get("methods")
-    if not isinstance(methods, list) or not methods:
-        raise _Invalid("methods: expected a list that is not empty")
-    entries: dict[tuple[str, str, str], Entry] = {}
-    for place, each in enumerate(methods):
-        try:
-            entry = _entry(each, min_samples)
-            key = entry.exchange, entry.topic, entry.method
-            if key in entries:
-                raise _Invalid("a second one of that name")
-            if entry.newest > made_at + _SKEW or entry.valid_until > valid_until:
-                raise _Invalid("newest after made_at, or valid_until after that of the file")
-        except _Invalid as error:
-            raise _Invalid(f"methods[{place}]: {error}") from None
-        entries[key] = entry
-    return Policy(made_at, valid_until, min_samples, entries)
-
-
-def _entry(source: object, min_samples: int) -> Entry:
+def _entry(source: object) -> Entry:
     if not isinstance(source, dict):
         raise _Invalid("expected an object")
     p50, p95, p99 = (_number(source, f"{name}_us", 0, LONGEST_US) for name in PERCENTILES)
@@ -213,7 +304,7 @@ def _entry(source: object, min_samples: int) -> Entry:
         _text(source, "exchange"),
         _text(source, "topic"),
         _text(source, "method"),
-        _whole(source, "samples", min_samples),
+        _whole(source, "samples", 1),
         newest,
         _number(source, "valid_until", newest, _FAR),
         (p50, p95, p99),
@@ -224,24 +315,24 @@ def _entry(source: object, min_samples: int) -> Entry:
 def _interval(source: Mapping[str, Any], name: str) -> tuple[float, float]:
     pair = source.get(f"{name}_interval_us")
     if not isinstance(pair, list) or len(pair) != 2:
-        raise _Invalid(f"{name}_interval_us = {pair!r}: expected two numbers")
+        raise _Invalid(f"{name}_interval_us = {_shown(pair)}: expected two numbers")
     low, high = (_checked(f"{name}_interval_us", value, 0, LONGEST_US) for value in pair)
     if not low <= source[f"{name}_us"] <= high:
-        raise _Invalid(f"{name}_interval_us = {pair!r}: does not contain {source[f'{name}_us']}")
+        raise _Invalid(f"{name}_interval_us = {_shown(pair)}: does not contain {source[f'{name}_us']}")
     return low, high
 
 
 def _text(source: Mapping[str, Any], name: str) -> str:
     value = source.get(name)
     if not isinstance(value, str):
-        raise _Invalid(f"{name} = {value!r}: expected text")
+        raise _Invalid(f"{name} = {_shown(value)}: expected text")
     return value
 
 
 def _whole(source: Mapping[str, Any], name: str, low: int) -> int:
     value = source.get(name)
-    if not isinstance(value, int) or isinstance(value, bool) or value < low:
-        raise _Invalid(f"{name} = {value!r}: expected an integer of at least {low}")
+    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= _MANY:
+        raise _Invalid(f"{name} = {_shown(value)}: expected an integer of at least {low}")
     return value
 
 
@@ -250,6 +341,16 @@ def _number(source: Mapping[str, Any], name: str, low: float, high: float) -> fl
 
 
 def _checked(name: str, value: object, low: float, high: float) -> float:
-    if not isinstance(value, int | float) or isinstance(value, bool) or not isfinite(value) or not low <= value <= high:
-        raise _Invalid(f"{name} = {value!r}: expected a number from {low:g} to {high:g}")
+    # Not a number is between no two.
+    if not isinstance(value, int | float) or isinstance(value, bool) or not low <= value <= high:
+        raise _Invalid(f"{name} = {_shown(value)}: expected a number from {low:g} to {high:g}")
     return float(value)
+
+
+def _shown(value: object) -> str:
+    """A value of any size and depth, as an error can have it."""
+    return _SHORT.repr(value)
+
+
+_SHORT = reprlib.Repr()
+_SHORT.maxother = _SHORT.maxstring = _SHORT.maxlong = 60

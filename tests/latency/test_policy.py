@@ -14,6 +14,7 @@ import pytest
 from gevent import subprocess
 
 from rpcmq.latency.policy import LONGEST_US, Entry, Policy, PolicyRefused, read_policy, write_policy
+from rpcmq.log_format import latency_policy
 from tests.server.daemons import SECONDS
 
 NOW = 1_700_000_000.0
@@ -149,8 +150,59 @@ def test_a_pipe_is_no_policy_and_a_link_to_one_is(path: Path) -> None:
 
 def test_a_file_that_is_far_too_large_is_not_parsed(path: Path) -> None:
     path.write_bytes(b" " * (17 << 20))
-    with pytest.raises(PolicyRefused, match="more than"):
+    with pytest.raises(
+        PolicyRefused, match=r"has 17825792 bytes, more than 16777216, .*rpcmq latency policy --min-samples"
+    ):
         read_policy(path, NOW)
+
+
+def test_a_file_that_readers_refuse_for_its_size_is_not_written(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(latency_policy, "LARGEST_BYTES", path.stat().st_size)
+    write_policy(path, policy())
+    with pytest.raises(ValueError, match=r"has \d+ bytes, more than \d+, .*--min-samples leaves out methods"):
+        write_policy(path, policy(BOOT, replace(BOOT, method="list")))
+    assert read_policy(path, NOW) == policy()
+
+
+def test_members_may_come_in_any_order_and_others_beside_them(path: Path) -> None:
+    source = json.loads(path.read_text())
+    for each in (dict(reversed(source.items())), {"comment": ["by hand"], **source}):
+        path.write_text(json.dumps(each))
+        assert read_policy(path, NOW) == policy()
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (
+            b'{"policy": "rpcmq latency", "version": 1, "version": 1',
+            "'version': expected a name that is not there twice",
+        ),
+        (b'{"methods": [], "methods": []}', "'methods': expected a name that is not there twice"),
+        (b"{" + b",".join(b'"%d": []' % number for number in range(100_000)) + b"}", "more than 64 members"),
+        (b'{"methods": [' + b"[]," * 1_000_000 + b"0]}", r"methods\[0\]: expected an object"),
+        (b'{"version": ' + b"9" * 4000 + b', "policy": "rpcmq latency"}', r"version 9{20,}\.\.\.9+: expected 1"),
+        (
+            b'{"version": ' + b"[" * 300 + b"]" * 300 + b', "policy": "rpcmq latency"}',
+            r"version \[.*\.\.\..*\]: expected 1",
+        ),
+        (b'{"policy": "rpcmq latency", "version": 1} {}', "no JSON: more after the end"),
+    ],
+)
+def test_hostile_content_is_refused_in_few_words(path: Path, content: bytes, says: str) -> None:
+    path.write_bytes(content)
+    with pytest.raises(PolicyRefused, match=says) as error:
+        read_policy(path, NOW)
+    assert len(str(error.value)) < 400
+
+
+def test_huge_numbers_are_refused_by_name(path: Path) -> None:
+    text = path.read_text()
+    for name, old in (("p99_us", "40000.0"), ("samples", "5000"), ("newest", str(BOOT.newest))):
+        path.write_text(text.replace(f'"{name}": {old}', f'"{name}": 1{"0" * 4000}'))
+        with pytest.raises(PolicyRefused, match=rf"methods\[0\]: {name} = 1000") as error:
+            read_policy(path, NOW)
+        assert len(str(error.value)) < 400
 
 
 def test_nothing_wrong_is_written(path: Path) -> None:

@@ -338,10 +338,18 @@ def test_policy_writes_what_a_router_reads(logs: dict[str, Any], run: Run) -> No
     assert [each["method"] for each in what["methods"]] == ["boot", "list"]
 
 
-def test_policy_writes_nothing_if_there_is_nothing_to_say(logs: dict[str, Any], run: Run) -> None:
+def test_policy_writes_nothing_if_there_is_nothing_to_say(
+    logs: dict[str, Any], run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     logs["a"] = with_outcome(cells(1, minutes=1))
     with pytest.raises(RpcError, match=r"policy.json was not written, .*: compute.boot: 600 samples, 1000 are needed"):
         run(policy_command, "--log", "a", "--out", "policy.json")
+    assert not Path("policy.json").exists()
+    monkeypatch.setattr("rpcmq.log_format.latency_policy.LARGEST_BYTES", 100)
+    with pytest.raises(
+        RpcError, match=r"^policy.json was not written: policy: has \d+ bytes, more than 100, .*--min-samples"
+    ):
+        run(policy_command, "--log", "a", "--out", "policy.json", "--min-samples", "500")
     assert not Path("policy.json").exists()
     with pytest.raises(click.BadParameter, match="298"):
         run(policy_command, "--log", "a", "--out", "policy.json", "--min-samples", "298")
