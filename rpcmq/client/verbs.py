@@ -88,8 +88,8 @@ class ClientVerbs(EventVerbs, RouterVerbs, NodeVerbs, QueueVerbs):
                 ``topic_options`` or ``options`` comes before both, but is never longer than what that request has left.
             idempotent: may be run twice: it goes to another consumer if the first is lost.
             mandatory: fail at once with NoConsumer if nobody consumes the topic, or when the last who does goes
-                before it was begun; of a router that has just started, when its ``router.recovery_seconds`` (2.5)
-                are over.
+                before it was begun; of a router that has just started, or after the loss of one that had consumers,
+                when ``router.recovery_seconds`` (2.5) are over.
             sign_of_life: give up when neither an answer nor a keep-alive has come for so many
                 seconds; the service sends keep-alives while the handler runs.
             on_progress: called with each value that the handler reports.
@@ -175,7 +175,8 @@ class ClientVerbs(EventVerbs, RouterVerbs, NodeVerbs, QueueVerbs):
 
         Raises:
             Overloaded: no room within ``timeout``, or (``confirm``) the topic's queue is full.
-            NoConsumer: (``confirm`` and ``mandatory``) nobody consumes the topic.
+            NoConsumer: (``confirm`` and ``mandatory``) nobody consumes the topic, and it never runs.
+            LinkLost: (the same) nobody does any more, and a router that is lost may have given it to a consumer.
             PayloadError, RouterUnreachable, UsageError: as for :meth:`call`.
         """
         if self._layered:

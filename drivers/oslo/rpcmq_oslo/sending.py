@@ -37,7 +37,7 @@ class Outgoing:
         context, message: as the application gave them; they are not changed.
         timeout: seconds for all of it; None: for ever.
         retry: attempts beside the first one to hand it to the router; None and negative: any number.
-        at_least_once: raise MessageUndeliverable where nobody listens.
+        at_least_once: raise MessageUndeliverable where nobody listens and nobody has it.
     """
 
     target: Any

@@ -132,14 +132,15 @@ def program(name: str, *arguments: str, **env: str) -> Process:
 
 
 @contextmanager
-def routers_of_mesh(names: str) -> Iterator[list[Router]]:
-    """Routers that are linked to one another, each with a name of one letter."""
+def routers_of_mesh(names: str, **settings: str) -> Iterator[list[Router]]:
+    """Routers that are linked to one another, each with a name of one letter; ``settings``: of each."""
     with ExitStack() as stack:
         made: list[Router] = []
         for number, name in enumerate(names, 1):
             peers = {"mesh_peers": f"tcp://{made[0].host}"} if made else {}
             # Their ids would be made of ports that they are given only once.
-            made.append(stack.enter_context(Router(router_name=name, router_id=str(number), **peers)))
+            own = {"router_name": name, "router_id": str(number)} | peers
+            made.append(stack.enter_context(Router(**settings, **own)))
         made[0].env["RPCMQ_MESH_PEERS"] = f"tcp://{made[1].host}"
         await_mesh(made)
         yield made

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from processes import Process, Router, await_mesh, eventually, program, routers_of_mesh
 
-METHODS = ("ask", "tell", "spread")
+METHODS = ("ask", "tell", "spread", "owe")
 #: Casts of a client whose end its router may not have told it yet, at one in ten milliseconds.
 _DOUBTFUL = 50
 
@@ -50,15 +50,19 @@ def test_everything_goes_on_when_each_router_in_turn_is_killed(kind: str, router
             router.restart()
             await_mesh(routers)
         sent = report(client, "end")
-        assert sent["failed"] == []
+        # On a busy machine its server may come back too late for what is owed.
+        in_doubt = [text for text in sent["failed"] if text.startswith("owe") and "it may have run" in text]
+        assert sent["failed"] == in_doubt
 
         def heard(method: str) -> list[int]:
             return sorted(n for server in servers for n in report(server)["seen"][method])
 
+        eventually(lambda: set(heard("owe")) >= set(sent["seen"]["owe"]))
+        assert not set(sent["undeliverable"]) & set(heard("owe"))
         for method in ("ask", "tell"):
             eventually(lambda method=method: set(heard(method)) >= set(sent["seen"][method]))
             assert sorted(set(heard(method))) == sent["seen"][method], f"{method} that was not sent"
-        calls, casts, copies = (Counter(heard(method)) for method in METHODS)
+        calls, casts, copies = (Counter(heard(method)) for method in ("ask", "tell", "spread"))
         assert max(calls.values()) == 1
         assert max(copies.values()) <= len(servers)
         # A server may have begun one of the last moments before its sender's router was killed, who was not told so.

@@ -6,15 +6,16 @@ for a moment when it is taken out of a queue, or when nobody has it any more and
 once, with an outcome; then it is charged to nobody, and is written to the dispatch log.
 
 What is refused before it has a number (malformed, not allowed, the router drains) never becomes one: the object is
-dropped. A cast that came before the consumers of the router's previous life could return is *held*: of it only
-the message is retained, with its link, and comes again as a new request when the recovery window ends. A mandatory
+dropped. A cast that came before the consumers of a lost router could return is *held*: of it only the message is
+retained, with its link, and comes again as a new request when they are back, or their time is over. A mandatory
 call that hopes for such a consumer simply waits. What a *sender* retains is the sender's
 (:mod:`rpcmq.core.process.retained_casts`).
 
 The end is an event of its outcome's name. A delivered request may end with any, for a consumer settles casts with any
 outcome; numbers that have no name count as ``ok``. One that waits is never ended by a consumer: it is withdrawn, or
 times out, or is returned to its caller when the router drains, or when it is mandatory and the last consumer has left.
-One in hand is refused, or ends as what waited: a cast is taken out of its queue before it ends, a call after.
+One in hand is refused, or ends as what waited: a cast is taken out of its queue before it ends, a call after. It ends
+with ``link_lost`` where it is refused as mandatory, and a router that had it before may have given it to a consumer.
 
 **A delivery** is *open* while its consumer has it. If the request ends meanwhile, because time is up, the caller gave
 up or another consumer was faster, it is *abandoned*: the consumer was told, and what it still says of it changes
@@ -46,7 +47,7 @@ class RequestState(Enum):
     ROUTING = "routing"
     WAITING = "waiting"
     DELIVERED = "delivered"
-    #: Retained as a message, until the recovery window ends.
+    #: Retained as a message, until consumers are back.
     HELD = "held"
     #: For good.
     ENDED = "ended"
@@ -70,6 +71,7 @@ TRANSITIONS = {
     (_ROUTING, "held"): _HELD,
     (_ROUTING, "timeout"): _ENDED,
     (_ROUTING, "no_consumer"): _ENDED,
+    (_ROUTING, "link_lost"): _ENDED,
     (_ROUTING, "overloaded"): _ENDED,
     (_ROUTING, "cancelled"): _ENDED,
     (_ROUTING, "protocol"): _ENDED,

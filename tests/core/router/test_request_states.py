@@ -62,6 +62,10 @@ def held(net: Network, api: Process, node: Process) -> None:
     assert net.link(sender).held
 
 
+def comes_again_to_nobody(net: Network, api: Process, node: Process) -> None:
+    api.cast("compute", flags=Flag.MANDATORY | Flag.RESENT)
+
+
 def fan_out_to_nobody(net: Network, api: Process, node: Process) -> None:
     api.cast("compute", flags=Flag.FANOUT)
 
@@ -210,6 +214,7 @@ SCENARIOS: dict[Row, Callable[[Network, Process, Process], object]] = {
     (ROUTING, "held"): held,
     (ROUTING, "timeout"): cast_that_ages_out,
     (ROUTING, "no_consumer"): fan_out_to_nobody,
+    (ROUTING, "link_lost"): comes_again_to_nobody,
     (ROUTING, "overloaded"): fill_the_queue,
     (ROUTING, "cancelled"): caller_ended_while_it_waited,
     (ROUTING, "protocol"): format_that_nobody_takes,

@@ -1,7 +1,7 @@
 """Serves, or calls, casts and fans out numbers, until it is told to end. Arguments: kind of process, url, role.
 
 On a line of input it prints what it has done: a server the numbers that it was told, by method; a client what came of
-those that it has sent.
+those that it has sent. "owe" is cast to one server, with ``at_least_once``.
 """
 
 import sys
@@ -17,9 +17,9 @@ import time
 
 import oslo_messaging
 
-seen = {"ask": [], "tell": [], "spread": []}
-failed = []
-slowest = {"ask": 0.0, "tell": 0.0, "spread": 0.0}
+seen = {"ask": [], "tell": [], "spread": [], "owe": []}
+failed, undeliverable = [], []
+slowest = dict.fromkeys(seen, 0.0)
 ends = threading.Event()
 
 
@@ -34,6 +34,9 @@ class Endpoint:
     def spread(self, ctxt, n):
         seen["spread"].append(n)
 
+    def owe(self, ctxt, n):
+        seen["owe"].append(n)
+
 
 def send(method, use):
     n = 0
@@ -43,6 +46,8 @@ def send(method, use):
             answer = use({}, method, n=n)
             assert method != "ask" or answer == n
             seen[method].append(n)
+        except oslo_messaging.MessageUndeliverable:
+            undeliverable.append(n)
         except Exception as error:
             failed.append(f"{method} {n}: {error!r}")
         slowest[method] = max(slowest[method], time.monotonic() - began)
@@ -54,7 +59,10 @@ transport = kinds.transport(url)
 threads = []
 if role == "client":
     client = oslo_messaging.get_rpc_client(transport, oslo_messaging.Target(topic="meshed"), timeout=60)
-    uses = {"ask": client.call, "tell": client.cast, "spread": client.prepare(fanout=True).cast}
+    target = oslo_messaging.Target(topic="meshed", server="node-0")
+    sure = oslo_messaging.TransportOptions(at_least_once=True)
+    owed = oslo_messaging.get_rpc_client(transport, target, transport_options=sure)
+    uses = {"ask": client.call, "tell": client.cast, "spread": client.prepare(fanout=True).cast, "owe": owed.cast}
     threads = [threading.Thread(target=send, args=each) for each in uses.items()]
     for thread in threads:
         thread.start()
@@ -78,4 +86,5 @@ for line in lines():
         ends.set()
         for thread in threads:
             thread.join()
-    print("done", json.dumps({"seen": seen, "failed": failed, "slowest": slowest}), flush=True)
+    done = {"seen": seen, "failed": failed, "undeliverable": undeliverable, "slowest": slowest}
+    print("done", json.dumps(done), flush=True)

@@ -56,7 +56,8 @@ class Interest(MeshPart):
         self.directory.watcher = _Watcher(self)
         context.places.on_changed.append(self._remote_changed)
         self._departures.on_left = self.consumer_left
-        context.roundrobin.dispatch.recovery.has_converged = self.learner.has_converged
+        recovery = context.roundrobin.dispatch.recovery
+        recovery.has_converged, recovery.are_on_their_way = self.learner.has_converged, self.learner.are_on_their_way
         context.names = self.learner.names
 
     # --- knowledge for other parts -----------------------------------------------------------

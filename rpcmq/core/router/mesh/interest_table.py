@@ -10,7 +10,7 @@ out of the table in pieces (:meth:`InterestTable.sweep`).
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from rpcmq.core.router.mesh.packed_rows import ROW_OVERHEAD, PackedRows
@@ -155,6 +155,10 @@ class InterestTable:
     def states(self, key: bytes) -> dict[Link, bytes]:
         """The states of ``key`` at the routers that are linked now."""
         return {holding.link: state for holding, state in self._entries(key) if holding.is_live}
+
+    def had_consumers(self, key: bytes, holdings: Collection[Holding]) -> bool:
+        """Whether one of ``holdings``, which may be void, says that the address with ``key`` had consumers."""
+        return any(holding in holdings and PlaceState.read(state).consumers for holding, state in self._entries(key))
 
     def groups(self, key: bytes) -> Iterable[bytes]:
         """The keys of the groups of the topic with ``key``."""

@@ -13,11 +13,12 @@ from itertools import islice
 from math import inf
 
 from rpcmq.core.router.actions import LogEvent
+from rpcmq.core.router.mesh.gone_routers import GoneRouters
 from rpcmq.core.router.mesh.interest_table import Holding, InterestTable
 from rpcmq.core.router.mesh.neighbours import Neighbour
 from rpcmq.core.router.mesh.own_addresses import key_of
 from rpcmq.core.router.mesh.places import Places
-from rpcmq.core.router.model import Link, Server, Topic
+from rpcmq.core.router.model import Destination, Link, Server, Topic
 from rpcmq.core.router.node_type import NodeContext
 from rpcmq.core.router.turns import ERROR_STEPS
 from rpcmq.errors import ProtocolError
@@ -47,11 +48,6 @@ _MOST_UNSWEPT = 4
 _MOST_GROUPS = 1_000
 #: A neighbour is asked for all rows again after this time (seconds), which doubles up to the most.
 _ASK_AGAIN, _ASK_AGAIN_AT_MOST = 1.0, 60.0
-#: The consumers of a neighbour that is gone are remembered for so long (seconds), or for three times
-#: ``mesh.recovery_seconds`` if that is more.
-_REMEMBERED, _REMEMBERED_WINDOWS = 60.0, 3
-#: Most routers that are gone and remembered; all together take ``mesh.max_address_bytes`` at most, or one alone.
-_MOST_GONE = 100
 
 
 class Learner:
@@ -67,8 +63,7 @@ class Learner:
         self._places = places
         self.table = InterestTable()
         self._sources: dict[Link, _Source] = {}
-        #: Router -> what it told before it was gone, and until when that is remembered.
-        self._gone: dict[str, tuple[Holding, float]] = {}
+        self._gone = GoneRouters(context.settings, self.table.close)
         #: Links that have ended, of which places still say that they have consumers.
         self._ended: list[Link] = []
         self.due = inf
@@ -92,32 +87,26 @@ class Learner:
                 holding = filling
         if holding is not None:
             holding.is_live = False
-            self._remember(now, source, holding)
+            self._gone.add(now, source.neighbour.name, holding, source.is_complete)
         self._ended.append(neighbour.link)
         self.due = now
-
-    def _remember(self, now: float, source: _Source, holding: Holding) -> None:
-        """Keep one holding of each router that is gone: the latest in which it had told all it knew."""
-        before = self._gone.get(source.neighbour.name)
-        if before is not None and not source.is_complete:
-            self.table.close(holding)
-            return
-        if before is not None:
-            self.table.close(before[0])
-        settings = self._context.settings
-        self._gone.pop(source.neighbour.name, None)  # the latest is last
-        until = now + max(_REMEMBERED, _REMEMBERED_WINDOWS * settings.mesh_recovery_seconds)
-        self._gone[source.neighbour.name] = holding, until
-        size_bytes = sum(gone.size_bytes for gone, _ in self._gone.values())
-        while len(self._gone) > _MOST_GONE or (size_bytes > settings.mesh_max_address_bytes and len(self._gone) > 1):
-            oldest, _ = self._gone.pop(next(iter(self._gone)))
-            size_bytes -= oldest.size_bytes
-            self.table.close(oldest)
 
     def has_converged(self, now: float) -> bool:
         """Whether each neighbour has told everything, or was given the time to."""
         patience = self._context.settings.mesh_recovery_seconds
         return all(source.is_complete or now >= source.since + patience for source in self._sources.values())
+
+    def are_on_their_way(self, now: float, destination: Destination) -> bool:
+        """Whether ``destination`` had consumers at a router that is gone since less than ``router.recovery_seconds``.
+
+        Their processes live, as far as known, and come to another router.
+        """
+        since = now - self._context.settings.recovery_seconds
+        lately = self._gone.since(since)
+        if not lately:
+            return False
+        places = [destination.server or destination.topic, *destination.groups.values()]
+        return any(self.table.had_consumers(key_of(place), lately) for place in places)
 
     # --- messages ----------------------------------------------------------------------------
 
@@ -307,12 +296,7 @@ class Learner:
             if not source.is_complete:
                 gives_up_at = source.since + self._context.settings.mesh_recovery_seconds
                 self.due = min(self.due, gives_up_at if gives_up_at > now else inf)
-        for router, (holding, until) in list(self._gone.items()):
-            if now >= until:
-                del self._gone[router]
-                self.table.close(holding)
-            else:
-                self.due = min(self.due, until)
+        self.due = min(self.due, self._gone.expire(now))
         self._clear(now)
         self._sweep(now)
         if self._ended:

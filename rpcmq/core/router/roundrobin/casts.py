@@ -159,8 +159,7 @@ class Casts:
         flags, size, key, form = request.flags, request.size, request.key, request.message[FORMAT_AT]
         remotes = destination.remotes if is_owned else {}
         if not destination.consumers and not remotes and flags & Flag.MANDATORY:
-            refused = explain.no_consumer(now, destination)
-            requests.refuse(now, requests.copy(request), link, Outcome.NO_CONSUMER, refused)
+            requests.refuse(now, requests.copy(request), link, *explain.no_consumer(now, request))
             return
         reached = repeated = 0
         shared = SharedUsage(link.usage, size)

@@ -181,7 +181,7 @@ class Deliveries:
             return False
         is_absent = not remotes and not any(c.link.route is not None for c in consumers)
         if is_absent and request.flags & Flag.MANDATORY and not self._recovery.awaits_consumer(now, request):
-            requests.refuse(now, request, caster, Outcome.NO_CONSUMER, explain.no_consumer(now, destination))
+            requests.refuse(now, request, caster, *explain.no_consumer(now, request))
             return False
         first = destination.queue.get(request.key)
         if first is not None and not self._replaces_waiting(now, request, first):

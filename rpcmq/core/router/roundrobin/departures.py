@@ -174,7 +174,7 @@ class Departures:
                 continue  # it has ended, or somebody has come
             if caller is None or caller.state is LinkState.ENDED:
                 continue  # it ends with its caller's others
-            outcome, (text, details) = explain.nobody_left(now, request)
+            outcome, (text, details) = explain.no_consumer(now, request)
             if requests.finish(now, request, outcome):
                 requests.withdraw(request)
                 requests.count_drop(now, request, "consumer lost" if request.attempts else "no consumer")

@@ -7,6 +7,7 @@ from typing import Any
 from rpcmq.core.router.model import Delivery, Destination, Request
 from rpcmq.core.router.settings import Settings
 from rpcmq.errors import Outcome
+from rpcmq.wire import Flag
 
 __all__ = [
     "Explanation",
@@ -14,7 +15,6 @@ __all__ = [
     "departure",
     "drain_timed_out",
     "no_consumer",
-    "nobody_left",
     "overloaded",
     "timed_out",
 ]
@@ -58,18 +58,19 @@ def timed_out(now: float, request: Request) -> Explanation:
     return f"{consumer.link.identity} stopped answering heartbeats {silent:.0f} s ago, had it for {held:.1f} s", details
 
 
-def no_consumer(now: float, destination: Destination) -> Explanation:
-    """Explain an immediate refusal for want of consumers."""
-    return _absence(now, destination), {"topic": destination.name, "method": destination.method}
+def no_consumer(now: float, request: Request) -> tuple[Outcome, Explanation]:
+    """The outcome of a mandatory message for which there is no consumer, or none any more, and its explanation.
 
-
-def nobody_left(now: float, request: Request) -> tuple[Outcome, Explanation]:
-    """The outcome of a mandatory call whose last possible consumer has gone while it waited, and its explanation."""
+    It says that the message never runs only where nobody can have it.
+    """
     destination = request.destination
-    text, details = no_consumer(now, destination)
-    if not request.attempts:
+    text, details = _absence(now, destination), {"topic": destination.name, "method": destination.method}
+    if request.attempts:
+        text += "; the one that had it is lost, so it may have run"
+    elif request.flags & Flag.RESENT:
+        text += "; a router that it was sent to before may have given it to one, so it may have run"
+    else:
         return Outcome.NO_CONSUMER, (text, details)
-    text += "; the one that had it is lost, so it may have run"
     return Outcome.LINK_LOST, (text, details | {"started": "unknown"})
 
 

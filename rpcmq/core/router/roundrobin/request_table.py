@@ -37,6 +37,7 @@ _OK = int(Outcome.OK)
 _REFUSED = {
     Outcome.OVERLOADED: "queue full",
     Outcome.NO_CONSUMER: "no consumer",
+    Outcome.LINK_LOST: "no consumer",
     Outcome.PROTOCOL: "format not accepted",
     Outcome.CANCELLED: "quarantined",
 }

@@ -1,12 +1,19 @@
-"""The time after a start in which processes come back: casts that may have run are held until it is known whether.
+"""The time after the loss of a router in which processes come back, to its next life or to other routers.
 
-Consumers say which casts they had from the router's previous life, so that none of these runs twice. That none is lost
-is the senders' part: they keep their casts and send them again (:mod:`rpcmq.core.process.resend_after_restart`).
+After a start casts that may have run are held until it is known whether. Consumers say which casts they had from the
+router's previous life, so that none of these runs twice. That none is lost is the senders' part: they keep their casts
+and send them again (:mod:`rpcmq.core.process.resend_after_restart`).
+
+That a mandatory message finds nobody means little in that time. It waits while its consumers may be on their way: after
+a start; where it comes from a sender that has just come back itself, so was sent to another router before; and where
+another router is gone that had consumers of its address.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
+from typing import NamedTuple
 
 from rpcmq.core.router.link_table import LinkTable
 from rpcmq.core.router.model import Destination, Link, Request, Topic
@@ -14,7 +21,7 @@ from rpcmq.core.router.roundrobin import explain
 from rpcmq.core.router.roundrobin.request_table import RequestTable
 from rpcmq.core.router.settings import Settings
 from rpcmq.core.router.usage import MESSAGE_OVERHEAD
-from rpcmq.errors import Outcome, ProtocolError
+from rpcmq.errors import ProtocolError
 from rpcmq.wire import KEY_BYTES, Address, Flag, size_of
 
 __all__ = ["Recovery"]
@@ -24,26 +31,33 @@ _HELD = Flag.RESENT | Flag.MANDATORY
 #: Most casts that one registration may report as delivered before (processes remember 4096); and all together.
 _MAX_RECENT = 10_000
 _MAX_RECENT_OF_ALL = 4_000_000
+#: Seconds between two looks whether consumers have come.
+_LOOK = 0.1
 
 
 class Recovery:
     """Holds casts, and mandatory calls, until ``router.recovery_seconds`` after the start.
 
-    Mandatory ones also later, while it is not known whom other routers have.
+    Mandatory ones also later: while it is not known whom other routers have, and for as long again where consumers may
+    be on their way to this router.
 
     Attributes:
-        has_converged: tells whether that is known: (now).
+        has_converged: tells whether it is known whom other routers have: (now).
+        are_on_their_way: tells whether consumers of an address had a router that is gone lately: (now, destination).
     """
 
     __slots__ = (
         "_awaiting_consumer",
         "_delivered_before",
         "_delivered_until",
-        "_has_to_look",
         "_held_by",
         "_links",
+        "_look_at",
+        "_released",
         "_requests",
+        "_settings",
         "_until",
+        "are_on_their_way",
         "has_converged",
         "is_releasing",
     )  # fmt: skip
@@ -51,14 +65,18 @@ class Recovery:
     def __init__(self, settings: Settings, links: LinkTable, requests: RequestTable, now: float) -> None:
         self._links = links
         self._requests = requests
+        self._settings = settings
         self._until = now + settings.recovery_seconds
-        self.has_converged: Callable[[float], bool] = _is_alone
-        #: Whether :meth:`release_held` is to be called at a time of its own, and not when others say what they have.
-        self._has_to_look = True
+        self.has_converged: Callable[[float], bool] = lambda now: True
+        self.are_on_their_way: Callable[[float, Destination], bool] = lambda now, destination: False
+        #: The time of the next look whether anything can be released; inf: nothing is held.
+        self._look_at = inf
         #: Links that have sent casts that are held.
-        self._held_by: list[Link] = []
-        #: Mandatory calls that wait for consumers to come back.
-        self._awaiting_consumer: dict[Request, None] = {}
+        self._held_by: dict[Link, _Hold] = {}
+        #: The same, of those that are released at the moment: what is held again waits no longer than it was to.
+        self._released: dict[Link, _Hold] = {}
+        #: Mandatory calls that wait for consumers to come back, and until when.
+        self._awaiting_consumer: dict[Request, float] = {}
         #: Whether held messages are being handled. They were acknowledged to their senders and cannot be refused now.
         self.is_releasing = False
         #: Casts that consumers received from the router's previous life, by topic and group.
@@ -73,31 +91,48 @@ class Recovery:
     def holds(self, now: float, link: Link, request: Request, flags: int) -> bool:
         """Whether the cast ``request`` is held, as it is now, and everything that ``link`` casts after it."""
         if not link.held:
-            if not flags & _HELD or not self._must_hold(now, link, request, flags):
+            until = self._held_until(now, link, request, flags) if flags & _HELD else None
+            if until is None:
                 return False
-            self._held_by.append(link)
-        self._requests.journal.note(now, request.key, "held until the recovery window ends")
+            self._held_by[link] = _Hold(until, request.destination)
+            self._look_soon(now)
+        self._requests.journal.note(now, request.key, "held until consumers are back")
         link.held.append(request.message)
         link.usage.size_bytes += request.charge
         return True
 
-    def _must_hold(self, now: float, link: Link, request: Request, flags: int) -> bool:
-        """Whether this cast must wait for consumers returning after a restart, or to become known."""
-        is_mandatory = bool(flags & Flag.MANDATORY)
+    def _held_until(self, now: float, link: Link, request: Request, flags: int) -> float | None:
+        """Until when this cast must wait for consumers that return, or to become known; None: not at all."""
         if now >= self._until:
-            return is_mandatory and not self.has_converged(now) and not _is_consumed(request.destination)
+            if not flags & Flag.MANDATORY or _is_consumed(request.destination):
+                return None
+            return self._awaited_until(now, request, self._released[link].until if link in self._released else inf)
         # An earlier life of the router cannot have delivered casts of a new process.
-        if link.returning or not is_mandatory:
-            return link.returning
-        return self._links.has_returned or not _is_consumed(request.destination)
+        if link.returning or not flags & Flag.MANDATORY:
+            return self._until if link.returning else None
+        return self._until if self._links.has_returned or not _is_consumed(request.destination) else None
 
     def awaits_consumer(self, now: float, request: Request) -> bool:
         """Whether ``request``, which is mandatory and finds nobody, waits for a consumer to come back."""
-        # A router does not know whom it had in an earlier life, nor whether there was one.
-        if not request.is_call or (now >= self._until and self.has_converged(now)):
+        if not request.is_call:
             return False
-        self._awaiting_consumer[request] = None
+        # A router does not know whom it had in an earlier life, nor whether there was one.
+        until = self._until if now < self._until else self._awaited_until(now, request)
+        if until is None:
+            return False
+        self._awaiting_consumer.setdefault(request, until)
+        self._look_soon(now)
         return True
+
+    def _awaited_until(self, now: float, request: Request, latest: float = inf) -> float | None:
+        """Until when ``request``, which finds nobody, waits for consumers; None: there is no reason to."""
+        until = now
+        if request.flags & Flag.RESENT or self.are_on_their_way(now, request.destination):
+            until = min(now + self._settings.recovery_seconds, latest)
+        return until if until > now or not self.has_converged(now) else None
+
+    def _look_soon(self, now: float) -> None:
+        self._look_at = min(self._look_at, max(self._until, now + _LOOK))
 
     # --- what consumers had before -----------------------------------------------------------
 
@@ -139,45 +174,55 @@ class Recovery:
         """
         if self._delivered_before and now >= self._delivered_until:
             self._delivered_before.clear()
-        if now < self._until or not (self._held_by or self._awaiting_consumer):
+        if now < self._look_at:
             return []
-        self._has_to_look = self.has_converged(now)
-        if not self._has_to_look:
-            return []
-        self._stop_awaiting(now)
-        held_by, self._held_by = self._held_by, []
-        held = [(link, link.held) for link in held_by]
-        for link in held_by:
+        is_known = self.has_converged(now)
+        self._stop_awaiting(now, is_known)
+        for link, hold in list(self._held_by.items()):
+            if (is_known and now >= hold.until) or _is_consumed(hold.destination):
+                self._released[link] = self._held_by.pop(link)
+        self._look_at = now + _LOOK if self._held_by or self._awaiting_consumer else inf
+        held = [(link, link.held) for link in self._released]
+        for link in self._released:
             # They are counted again as they are accepted.
             link.usage.size_bytes -= sum(size_of(message) + MESSAGE_OVERHEAD for message in link.held)
             link.held = []
-        self.is_releasing = True
+        self.is_releasing = bool(held)
         return held
 
-    def _stop_awaiting(self, now: float) -> None:
-        hoping, self._awaiting_consumer = self._awaiting_consumer, {}
-        for request in hoping:
-            destination = request.destination
-            if request.queue is not None and not _is_consumed(destination):
-                request.queue.remove(request)
-                why = explain.no_consumer(now, destination)
-                self._requests.refuse(now, request, None, Outcome.NO_CONSUMER, why)
+    def _stop_awaiting(self, now: float, is_known: bool) -> None:
+        for request, until in list(self._awaiting_consumer.items()):
+            if request.queue is None:
+                del self._awaiting_consumer[request]  # it has ended, or somebody has it
+            elif is_known and now >= until:
+                del self._awaiting_consumer[request]
+                if not _is_consumed(request.destination):
+                    request.queue.remove(request)
+                    self._requests.refuse(now, request, None, *explain.no_consumer(now, request))
 
     def released(self) -> None:
         """Note that the messages from :meth:`release_held` have been handled."""
         self.is_releasing = False
+        self._released.clear()
 
     def next_deadline(self) -> float | None:
         """The time of the next :meth:`release_held` (monotonic seconds)."""
-        return self._until if self._has_to_look and (self._held_by or self._awaiting_consumer) else None
+        return self._look_at if self._look_at < inf else None
+
+
+class _Hold(NamedTuple):
+    """Casts of one link that are held.
+
+    Attributes:
+        until: when they are taken at the latest, where it is known by then whom other routers have.
+        destination: of the first one: they are taken when it is consumed.
+    """
+
+    until: float
+    destination: Destination
 
 
 def _is_consumed(destination: Destination) -> bool:
     """Whether somebody who is connected consumes it, or a group of it."""
     topics: tuple[Destination | Topic, ...] = (destination, *destination.groups.values())
     return any(each.remotes or any(consumer.link.route is not None for consumer in each.consumers) for each in topics)
-
-
-def _is_alone(now: float) -> bool:
-    """Whether it is known whom other routers have: there are none."""
-    return True
