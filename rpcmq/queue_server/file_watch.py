@@ -16,6 +16,8 @@ log = logging.getLogger("rpcmq.queue")
 
 #: Seconds between two looks.
 _LOOK = 1.0
+#: In place of what a file is, where that cannot be told: its folder may not be entered, or the disk fails.
+_UNKNOWN = (0, 0)
 
 
 class FileWatch:
@@ -51,14 +53,16 @@ class FileWatch:
     def _run(self, file: Path) -> None:
         while True:
             # A disk that does not answer keeps a thread, and not the loop.
-            self._compare(gevent.get_hub().threadpool.apply(_identity, (file,)))
+            found = gevent.get_hub().threadpool.apply(_identity, (file,))
+            if found != _UNKNOWN:
+                self._compare(found)
             gevent.sleep(_LOOK)
 
     def _compare(self, found: tuple[int, int] | None) -> None:
         if self._known is None:
             self._known = found
         lost = ""
-        if found != self._known:
+        if found is None or found != self._known:
             how = "was removed" if found is None else "was replaced by another one"
             lost = (
                 f"its file {self._file} {how} while it is in use, and what it has is lost when the queue server ends: "
@@ -70,8 +74,11 @@ class FileWatch:
 
 
 def _identity(file: Path) -> tuple[int, int] | None:
+    """Return what no other file has that is there at the same time; None: there is none of that name."""
     try:
         found = os.stat(file)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
     except OSError:
-        return None  # nobody finds it under its name
+        return _UNKNOWN
     return found.st_dev, found.st_ino
