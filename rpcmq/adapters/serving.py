@@ -385,8 +385,8 @@ class MessageConsumer:
     def _note_given(self, task: Task) -> None:
         self._given.add(task)
         if len(self._given) > self._most_given:
-            # A copy in one step: other threads add to it.
-            self._given = {each for each in tuple(self._given) if not each.has_ended}
+            # In steps that no other thread comes between: these add to the same set.
+            self._given.difference_update([each for each in tuple(self._given) if each.has_ended])
 
 
 def is_serving(client: ClientVerbs) -> bool:
