@@ -15,6 +15,7 @@ FOUND = {
         12,
         False,
     ): "two calls that killed at the same time, at several hosts, were taken for one failing host without end",
+    (179, True): "a router that had not heard of all deaths went on stopping what the others let through",
     (122, True): "routers did not agree, where one had lifted what others had not seen a reason to lift",
     (2005, True): "a router that was started again quarantined what the others, which knew of more deaths, let through",
 }

@@ -163,13 +163,12 @@ class Poison(Node):
         return process
 
     def _follow(self, now: float, verdict: Verdict, why: str) -> None:
-        for suspect, reason in [
-            *((each, why) for each in verdict.lifted),
-            *((d, _OTHERS_DIE) for d in verdict.doubted),
-        ]:
-            self._counts["lifted"] += 1
-            text = f"{name_of(suspect)} is let through again: {reason}"
-            self.context.log(now, "lifted", text, fields=self._audit(now, suspect))
+        for suspect in verdict.lifted:
+            self._note_lifted(now, suspect, why)
+        for suspect in verdict.doubted:
+            self._note_lifted(now, suspect, _OTHERS_DIE)
+            # Those that have not heard of all deaths would go on stopping it.
+            self._tell(now, "doubted", fingerprint=suspect.call.fingerprint)
         if verdict.quarantined is not None:
             self._note_quarantine(now, verdict.quarantined)
         self._places.update(self._evidence)
