@@ -220,7 +220,7 @@ def test_hellos_that_wait_for_an_introduction_are_bounded():
 
 @pytest.mark.own_hub
 def test_an_introduction_that_comes_after_the_peer_costs_no_direct_link(router, client, serve, monkeypatch):
-    monkeypatch.setattr("rpcmq.transport.peer_socket._HELLO_SECONDS", 0.5)
+    monkeypatch.setattr("rpcmq.transport.peer_socket._HELLO_SECONDS", 2.0)
     service = serve(Compute(), direct=True)
     peers = service.client.process.direct._peers
     announce = peers.announce
@@ -231,7 +231,7 @@ def test_an_introduction_that_comes_after_the_peer_costs_no_direct_link(router, 
         service.client.process.direct.schedule()
 
     assert client.call(None, "compute", message_of("add", a=1), direct=True) == 1
-    gevent.sleep(1.0)  # longer than a connection without a ticket is borne
+    gevent.sleep(3.0)  # longer than a connection without a ticket is borne
     # The connection is not taken for one that showed no ticket.
     assert client.call(None, "compute", message_of("add", a=2), direct=True) == 2
     assert calls_seen_by(router) == 0 and not client.process.direct.fallbacks

@@ -105,7 +105,8 @@ def test_no_jump_makes_an_item_early_or_late_or_puts_it_twice(tmp_path: Path, ki
         assert machine.now() > time.time() + _MONTH - 60
         running = stack.enter_context(ExitStack())
         server = running.enter_context(machine.server())
-        client.declare_queue("work", lease=2, losses=1000, timeout=60)
+        # Where nothing is killed no worker is to lose an item because the machine was busy.
+        client.declare_queue("work", lease=2 if kills else 60, losses=1000, timeout=60)
         client.declare_periodic({}, "work", "tick", "* * * * * *", {"method": "tick", "args": {}}, timeout=60)
         worker = rpcmq.Worker("work", work, router=router.url)
         worker.start(60)
@@ -138,6 +139,6 @@ def test_no_jump_makes_an_item_early_or_late_or_puts_it_twice(tmp_path: Path, ki
     if not killed:
         # Without a kill nothing is in doubt.
         assert max(work.runs.values()) == 1
-        assert all(work.begun[name] - at - delay < 30 for name, (at, delay, _) in wanted.items())
+        assert all(work.begun[name] - at - delay < 60 for name, (at, delay, _) in wanted.items())
     assert (killed > 0) == (kills > 0)
     assert max(work.ticks.values()) == 1 or killed

@@ -15,7 +15,7 @@ from gevent import socket
 
 from rpcmq.gateway.websocket import Closed, Pinged, Received, WebSocket
 
-SECONDS = 20.0
+SECONDS = 40.0
 
 
 class Browser:

@@ -300,7 +300,7 @@ def test_one_router_alone_uses_all_workers(routers, serve, callers) -> None:
 def test_busy_routers_have_equal_shares_and_a_quiet_one_waits_for_one_turn_only(routers, serve, callers) -> None:
     work = Work()
     serve(work, *(router.url for router in routers), concurrency=2)
-    asked = [gevent.spawn(call, callers[0], "work", key="busy", seconds=0.005) for _ in range(60)]
+    asked = [gevent.spawn(call, callers[0], "work", key="busy", seconds=0.02) for _ in range(60)]
     eventually(lambda: work.ended["busy"] > 4)
     begun = len(work.order)
     assert call(callers[1], "work", key="quiet", seconds=0.005) == "quiet"
@@ -308,7 +308,7 @@ def test_busy_routers_have_equal_shares_and_a_quiet_one_waits_for_one_turn_only(
     assert work.order.index("quiet") - begun <= 20
     gevent.joinall(asked, raise_error=True)
     work.order.clear()
-    asked = [gevent.spawn(call, callers[n % 2], "work", key=n % 2, seconds=0.005) for n in range(120)]
+    asked = [gevent.spawn(call, callers[n % 2], "work", key=n % 2, seconds=0.02) for n in range(120)]
     gevent.joinall(asked, raise_error=True)
     shares = Counter(work.order[20:80])
     assert min(shares[0], shares[1]) >= 20, shares

@@ -32,7 +32,7 @@ from rpcmq.proxy.store.contract import Store
 from rpcmq.proxy.store.memory import MemoryStore
 from rpcmq.testing import eventually
 
-SECONDS = 20
+SECONDS = 30
 OK = b"HTTP/1.1 200 OK\r\n"
 Fields = Iterable[tuple[str, str]]
 

@@ -125,12 +125,12 @@ def test_an_id_that_another_item_has_is_refused(client, work):
 def test_an_item_is_delayed(client, work):
     billing = Billing()
     work(billing)
-    client.put(None, "billing", charge("later"), delay=0.5)
     begun = monotonic()
+    client.put(None, "billing", charge("later"), delay=3)
     client.put(None, "billing", charge("now"))
-    eventually(lambda: len(billing.charged) == 2)
+    eventually(lambda: len(billing.charged) == 2, 60)
     assert billing.charged == ["now", "later"]
-    assert monotonic() - begun >= 0.4
+    assert monotonic() - begun >= 2.9
 
 
 def test_the_higher_priority_goes_first(client, work):

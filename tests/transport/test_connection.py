@@ -419,8 +419,13 @@ def test_an_exception_in_an_engine_does_not_stop_the_loop(make, capfd):
 
     process.connection._loop._after_receive = fail
     process.connection.schedule()
-    gevent.sleep(0.01)
-    assert "on purpose" in capfd.readouterr().err
+    printed: list[str] = []
+
+    def is_told() -> bool:
+        printed.append(capfd.readouterr().err)
+        return "on purpose" in "".join(printed)
+
+    eventually(is_told)
     before = process.woken
     process.connection.schedule()
     eventually(lambda: process.woken > before)

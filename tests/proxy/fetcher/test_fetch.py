@@ -48,7 +48,7 @@ def start() -> Iterator[Callable[..., Origin]]:
 
 
 def origins_of(*urls: OriginUrl, **site: Any) -> Origins:
-    given = {"connect_seconds": 2.0, "first_byte_seconds": 2.0, "idle_seconds": 2.0, **site}
+    given = {"connect_seconds": 30.0, "first_byte_seconds": 30.0, "idle_seconds": 30.0, **site}
     return Origins(SiteSettings(names=("a.example",), origins=urls, **given))
 
 
@@ -277,7 +277,7 @@ def test_an_origin_that_has_said_more_than_it_was_asked_has_its_connections_kept
 ) -> None:
     """It might say it when the next request has just been sent."""
     accepted: list[Any] = []
-    added = Event()
+    answered, added = Event(), Event()
 
     def serve(sock: Any, peer: Any) -> None:
         accepted.append(sock)
@@ -285,8 +285,7 @@ def test_an_origin_that_has_said_more_than_it_was_asked_has_its_connections_kept
         with sock:
             while sock.recv(65536):
                 sock.sendall(OK + b"Content-Length: 2\r\n\r\nab")
-                if is_first:
-                    gevent.sleep(0.01)
+                if is_first and answered.wait(30.0):
                     sock.sendall(more)
                     added.set()
 
@@ -294,7 +293,9 @@ def test_an_origin_that_has_said_more_than_it_was_asked_has_its_connections_kept
     server.start()
     try:
         origins = origins_of(OriginUrl("http", "127.0.0.1", int(server.server_port or 0)))
-        assert got(origins) == (200, b"ab") and added.wait(30.0)
+        assert got(origins) == (200, b"ab")
+        answered.set()
+        assert added.wait(30.0)
         assert [got(origins) for _ in range(3)] == [(200, b"ab")] * 3
         assert len(accepted) == connections
         assert ("sent more than its response has" in caplog.text) is (connections == 4)
@@ -335,15 +336,18 @@ def test_a_short_body_is_at_hand_with_its_head(start: Callable[..., Origin]) -> 
 
 
 def test_a_slow_body_does_not_keep_its_head_waiting() -> None:
+    go = Event()
+
     def slowly(sock: Any) -> None:
         sock.sendall(OK + b"Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n")
-        gevent.sleep(0.3)
+        go.wait(30.0)
         sock.sendall(b"1\r\nb\r\n0\r\n\r\n")
 
     with raw_origin(slowly) as url:
         origins = origins_of(url)
         fetched: Fetched = fetch(origins, "GET", request_lines("GET", "/", HOST))
         assert fetched.response.body_at_hand(256 * 1024, 0.01) == b"a"
+        go.set()
         assert b"".join(fetched.response.body()) == b"b"
         fetched.close()
         origins.close()

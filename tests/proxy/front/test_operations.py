@@ -77,7 +77,7 @@ def test_an_origin_that_does_not_answer_a_websocket_is_a_bad_gateway(
             sock.recv(1)  # nothing is sent while it waits
 
     with raw_origin(trickle if answer is None else say) as url:
-        world.configure(url, first_byte_seconds=0.5)
+        world.configure(url, first_byte_seconds=0.5 if answer is None else 30)
         front_end = world.front_end()
         fields = [("Connection", "Upgrade"), ("Upgrade", "websocket")]
         assert ask(front_end, "/ws", fields).status == status

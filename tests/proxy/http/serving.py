@@ -15,7 +15,7 @@ from rpcmq.proxy.http.limits import Limits
 from rpcmq.proxy.http.server import HttpServer, listen
 from rpcmq.proxy.messages import Headers, ResponseHead
 
-SECONDS = 20
+SECONDS = 30
 HEAD = ResponseHead(200, Headers((("Content-Type", "text/plain"),)))
 
 

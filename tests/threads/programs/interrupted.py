@@ -43,9 +43,9 @@ def settled_files(most: int, label: str) -> None:
 
 
 def settled(condition: Callable[[], bool], label: str) -> None:
-    end = time.monotonic() + 20
+    end = time.monotonic() + 60
     while not condition():
-        assert time.monotonic() < end, f"{label}: not within 20 s"
+        assert time.monotonic() < end, f"{label}: not within 60 s"
         time.sleep(0.002)
 
 
@@ -170,8 +170,12 @@ def used() -> threads.Client:
 
 
 def used_files() -> None:
-    """Wait until what was closed is."""
-    time.sleep(0.2)
+    """Wait until no more of what was closed goes."""
+    least, until = open_files(), time.monotonic() + 0.2
+    while time.monotonic() < until:
+        time.sleep(0.01)
+        if (now := open_files()) < least:
+            least, until = now, time.monotonic() + 0.2
 
 
 def started() -> None:
