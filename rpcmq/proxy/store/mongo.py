@@ -144,15 +144,18 @@ class MongoStore:
         Raises:
             ServerFailed: it does not.
         """
-        if not self._owed and not self._owed.forgotten_at:
+        forgotten_at = self._owed.forgotten_at
+        if not self._owed and not forgotten_at:
             return
-        owed = list(self._owed)
-        if self._owed.forgotten_at:
-            # There were too many to be remembered.
-            owed = [Purge(PurgeKind.ALL, "", self._owed.forgotten_at), *owed]
+        owed = dict.fromkeys(self._owed)
+        if forgotten_at:
+            # There were too many to be remembered: one stands for all up to then.
+            self._carry_out(Purge(PurgeKind.ALL, "", forgotten_at))
         for purge in owed:
-            self._carry_out(purge)
-        self._owed = RecentPurges(purge for purge in self._owed if purge not in owed)
+            if purge.at > forgotten_at:
+                self._carry_out(purge)
+        if self._owed.forgotten_at == forgotten_at:  # else there have been too many again meanwhile
+            self._owed = RecentPurges(purge for purge in self._owed if purge not in owed)
 
     def maintain(self, now: float) -> Iterator[None]:
         """Remove what is too old, and bodies that belong to nothing; count anew, and make room."""
