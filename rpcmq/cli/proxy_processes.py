@@ -39,7 +39,7 @@ class _Kept:
     """A process that is started again whenever it ends.
 
     Args:
-        on_unusable: is called where it cannot be started even once with its settings.
+        on_unusable: called where it cannot be started even once with its settings.
     """
 
     def __init__(self, name: str, command: Sequence[str], on_unusable: Callable[[], object]) -> None:

@@ -116,7 +116,8 @@ def _lines(report: Report, path: Path, unplaced: str) -> Iterator[str]:
         for priority, first, last in queue.lost[:_SHOWN]:
             yield f"queue {name!r}: lost {priority}/{first}" + (f" to {priority}/{last}" if last > first else "")
         if len(queue.lost) > _SHOWN:
-            yield f"queue {name!r}: lost, and more ranges: --json has all"
+            more = counted(len(queue.lost) - _SHOWN, "more range")
+            yield f"queue {name!r}: lost: {more}, which --json names"
         for priority in queue.is_end_lost:
             yield f"queue {name!r}: items of priority {priority} that were put last may be lost, how many is not known"
         if queue.may_run_again:

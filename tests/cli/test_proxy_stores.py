@@ -58,7 +58,7 @@ class Site:
         return hits
 
     def is_stored(self) -> bool:
-        """Whether a response that was just asked for is a hit. One after the other they push each other out."""
+        """Return whether a response that was just asked for is a hit. One after the other they push each other out."""
         return [fetched(f"{self._url}/0")[0], "; hit" in fetched(f"{self._url}/0")[1]] == [200, True]
 
     def is_served(self) -> bool:

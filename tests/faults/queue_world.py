@@ -348,7 +348,7 @@ def _signal(processes: Iterable[FileIO], number: int) -> None:
 
 
 def _lives(pid: int) -> bool:
-    """Whether a process runs or is stopped, and has not ended."""
+    """Return whether a process runs or is stopped, and has not ended."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:

@@ -49,7 +49,7 @@ def test_calls_go_around_a_router_that_is_killed(ring: dict[str, RouterProcess])
     (between,) = rows(ring["a"])["c"][1]
     counting = Counting()
     with Client([ring["a"].url]) as client, Service("ring", counting, router=[ring["c"].url]):
-        eventually(lambda: client.call(None, "ring", message("work", number=-1), timeout=5) == -1)
+        eventually(lambda: client.call(None, "ring", message("work", number=-1), timeout=30) == -1)
         counting.started.clear()
         calls = [
             gevent.spawn(client.call, None, "ring", message("work", number=number), timeout=60) for number in range(300)

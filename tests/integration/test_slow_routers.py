@@ -68,7 +68,7 @@ def test_a_relay_drops_what_a_stopped_router_does_not_read_and_no_call_is_lost_o
         worker = Worker()
         client = stack.enter_context(Client([a.url]))
         stack.enter_context(Service("slow", worker, router=[c.url], concurrency=200))
-        eventually(lambda: client.call(None, "slow", message("work", number=-1, data=""), timeout=5) == 0)
+        eventually(lambda: client.call(None, "slow", message("work", number=-1, data=""), timeout=30) == 0)
         c.pause()
         calls = [
             gevent.spawn(client.call, None, "slow", message("work", number=number, data="x" * 100_000), timeout=60)
@@ -92,7 +92,7 @@ def test_a_large_payload_over_a_slow_connection_ends_no_link() -> None:
         client = stack.enter_context(Client([a.url]))
         worker = Worker()
         stack.enter_context(Service("slow", worker, router=[b.url]))
-        eventually(lambda: client.call(None, "slow", message("work", number=-1, data=""), timeout=5) == 0)
+        eventually(lambda: client.call(None, "slow", message("work", number=-1, data=""), timeout=30) == 0)
         # 5 s, in which no other whole message comes.
         call = message("work", number=1, data="x" * size)
         assert client.call(None, "slow", call, timeout=60) == size

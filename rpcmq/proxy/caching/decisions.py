@@ -46,7 +46,7 @@ def plan_size(plan: BodyPlan) -> int:
 
 
 def goes_back(plan: BodyPlan) -> bool:
-    """Whether ``plan`` has a part of the body after a later one, or twice, so that it cannot be cut while it passes."""
+    """Return whether ``plan`` has a part of the body after a later one, or twice: no body is cut so while it passes."""
     spans = [piece for piece in plan if isinstance(piece, Span)]
     return any(later.start < earlier.stop for earlier, later in pairwise(spans))
 

@@ -128,7 +128,7 @@ def _normalised(url: str, policy: CachePolicy, *, is_prefix: bool) -> str:
 
 
 def _is_local(host: bytes) -> bool:
-    """Whether a Host is localhost, or an address: a name that no name server can have lead elsewhere."""
+    """Return whether a Host is localhost, or an address: a name that no name server can have lead elsewhere."""
     return _LOCAL.fullmatch(host) is not None
 
 

@@ -37,12 +37,10 @@ _START_SECONDS = 3.0
 #: Longest wait for a piece of a body (seconds). Origins that stall are given up by their fetcher before.
 _PIECE_SECONDS = 90.0
 _DROP_SECONDS = 5.0
-
-
 #: Items of a stream that a caller of rpcmq lets come before it has taken them.
-STREAM_WINDOW = 16
+_STREAM_WINDOW = 16
 #: Bytes of a response that may be on their way to a client, much memory or little being free.
-STREAM_BYTES = (STREAM_WINDOW * 256 * 1024, STREAM_WINDOW * 16 * 1024)
+STREAM_BYTES = (_STREAM_WINDOW * 256 * 1024, _STREAM_WINDOW * 16 * 1024)
 
 
 class NoResponse(Exception):
@@ -96,7 +94,7 @@ class OriginAnswer:
             TruncatedBody: the rest does not come.
         """
         if not self.is_whole:
-            args = {"token": self._token, "most": stream_bytes // STREAM_WINDOW}
+            args = {"token": self._token, "most": stream_bytes // _STREAM_WINDOW}
             self._rest = self._client.multicall(None, self._address, {"method": "rest", "args": args}, _PIECE_SECONDS)
         if self.first:
             yield self.first

@@ -43,7 +43,7 @@ class Disk:
         self.is_storing = True
 
     def may_store(self) -> bool:
-        """Whether it is worth while to begin to store a response."""
+        """Return whether it is worth while to begin to store a response."""
         return self.is_storing or monotonic() >= self._paused_until
 
     def failed(self, error: OSError) -> None:

@@ -46,12 +46,12 @@ def room_of(size: int) -> int:
 
 
 def is_branch(name: str) -> bool:
-    """Whether a folder of that name is one for stored responses: whatever else is there is left alone."""
+    """Return whether a folder of that name is one for stored responses: whatever else is there is left alone."""
     return _BRANCH.fullmatch(name) is not None
 
 
 def is_stored(name: str) -> bool:
-    """Whether a file of that name is a stored response."""
+    """Return whether a file of that name is a stored response."""
     return _STORED.fullmatch(name) is not None
 
 

@@ -58,11 +58,11 @@ class NewSegment:
             self.ended[offset] = 1
 
     def has_ended(self, number: int) -> bool:
-        """Whether it is known that the item has ended."""
+        """Return whether it is known that the item has ended."""
         return 0 <= number - self.first < len(self.ended) and bool(self.ended[number - self.first])
 
     def has_open(self, number: int) -> bool:
-        """Whether the item is there and has not ended."""
+        """Return whether the item is there and has not ended."""
         return 0 <= number - self.first < len(self.is_open) and bool(self.is_open[number - self.first])
 
 
@@ -104,7 +104,7 @@ class NewStore:
         return count
 
     def has_item(self, item: Row) -> bool:
-        """Whether the row of an item is there."""
+        """Return whether the row of an item is there."""
         crc = item.values[-1]
         return any(
             self._connection.execute(f"SELECT crc FROM items_{name} WHERE number = ?", (item.key,)).get == crc

@@ -63,7 +63,7 @@ def kind_of(table: str) -> str:
 
 
 def is_right(kind: str, row: Row) -> bool:
-    """Whether a row is one of that kind of table, and as it was written."""
+    """Return whether a row is one of that kind of table, and as it was written."""
     if kind not in _KINDS:
         return False
     columns, is_one = _KINDS[kind]

@@ -32,7 +32,7 @@ class Hole(NamedTuple):
     last: int | None
 
     def may_have(self, key: int) -> bool:
-        """Whether the row of that id may have been in it."""
+        """Return whether the row of that id may have been in it."""
         return key > self.above and (self.last is None or key <= self.last)
 
 
