@@ -13,6 +13,7 @@ from rpcmq.proxy.caching import StoredResponse
 
 __all__ = ["Flight", "Flights", "Landing"]
 
+#: Most keys that are remembered as such whose requests go alone: some 100 bytes each.
 _MAX_ALONE = 100_000
 #: Seconds that the client of the first request may take to read, in all, before others wait for it no more.
 _HELD_UP_SECONDS = 2.0
@@ -83,8 +84,9 @@ class Flights:
 
     def __init__(self) -> None:
         self._flights: dict[str, Flight] = {}
-        #: key -> time of the monotonic clock until which its requests do not wait for one another.
-        self._alone: dict[str, float] = {}
+        #: Hash of a key, which a client may make long -> time of the monotonic clock until which its requests do not
+        #: wait for one another. Two keys with one hash only do not share responses.
+        self._alone: dict[int, float] = {}
         #: Requests that were answered with the response to another.
         self.followed = 0
 
@@ -115,14 +117,15 @@ class Flights:
         """Note that requests for ``key`` cannot share responses, for so long."""
         if len(self._alone) >= _MAX_ALONE:
             self._alone.clear()
-        self._alone[key] = monotonic() + seconds
+        self._alone[hash(key)] = monotonic() + seconds
 
     def may_share(self, key: str) -> bool:
         """Whether requests for ``key`` wait for one another."""
-        until = self._alone.get(key)
+        hashed = hash(key)
+        until = self._alone.get(hashed)
         if until is None:
             return True
         if monotonic() < until:
             return False
-        del self._alone[key]
+        del self._alone[hashed]
         return True

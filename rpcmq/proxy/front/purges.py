@@ -22,6 +22,7 @@ __all__ = ["Purges"]
 
 #: Seconds between two events that say how many purges a front end has sent.
 _TELL_SECONDS = 2.0
+#: Most front ends, also of those that are gone, whose purges are counted; then all are counted anew.
 _MAX_FRONT_ENDS = 10_000
 _NAME_LENGTH = 16
 
@@ -105,7 +106,7 @@ class Purges:
         try:
             sender, number = str(payload["from"])[:_NAME_LENGTH], int(payload["number"])
             purge = Purge.from_dict(payload["purge"]) if "purge" in payload else None
-        except (KeyError, TypeError, ValueError, MalformedPurge) as error:
+        except (KeyError, TypeError, ValueError, OverflowError, MalformedPurge) as error:
             self._log.warning("malformed", f"an event of {topic} is no purge: {error!r}")
             return
         if sender == self._name:

@@ -6,6 +6,7 @@ import pytest
 
 from rpcmq.core.common.stream_credit import (
     MAX_STREAM_BYTES,
+    MAX_STREAM_GRANTS,
     MAX_STREAM_ITEMS,
     UNASKED_BYTES,
     UNASKED_ITEMS,
@@ -34,3 +35,23 @@ def test_where_bytes_are_not_counted_items_alone_are():
 def test_too_much_is_named_with_its_limit(items, size_bytes):
     credit = StreamCredit(0, 0, True)
     assert f"exceed the limit of {max(items, size_bytes) - 1}" in credit.add(items, size_bytes)
+
+
+def test_so_many_grants_are_too_much_between_two_items_whatever_they_grant():
+    credit = unasked_credit(counts_bytes=True)
+    for _ in range(2):
+        for _ in range(MAX_STREAM_GRANTS):
+            assert credit.add(0, 1) == ""
+        assert credit.use(1)
+    for _ in range(MAX_STREAM_GRANTS):
+        assert credit.add(0, 0) == ""
+    assert (
+        credit.add(0, 0)
+        == f"{MAX_STREAM_GRANTS + 1} grants with no item between them exceed the limit of {MAX_STREAM_GRANTS}"
+    )
+
+
+def test_an_item_each_may_be_granted_up_to_the_limit_of_items():
+    credit = StreamCredit(0, 0, False)
+    for _ in range(MAX_STREAM_ITEMS):
+        assert credit.add(1, 0) == ""

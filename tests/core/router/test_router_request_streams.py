@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rpcmq.core.common.stream_credit import MAX_STREAM_BYTES, MAX_STREAM_ITEMS
+from rpcmq.core.common.stream_credit import MAX_STREAM_BYTES, MAX_STREAM_GRANTS, MAX_STREAM_ITEMS
 from rpcmq.core.router.settings import Settings
 from rpcmq.errors import Outcome
 from rpcmq.testing.network import Network, Process
@@ -113,6 +113,34 @@ def test_a_consumer_that_grants_too_much_ends_the_call(api: Process, node: Proce
     call, request = begin(api, node)
     grant(node, request, items, size_bytes)
     assert call.end.outcome is Outcome.PROTOCOL and "exceed the limit" in call.end.body["text"]
+
+
+def test_a_flood_of_small_grants_or_stops_does_not_go_to_the_caller(api: Process, node: Process):
+    call, request = begin(api, node)
+    for _ in range(MAX_STREAM_GRANTS):
+        grant(node, request, 0, 1)
+    assert call.ends == [] and len(api.got(Kind.REQUEST_GRANT)) == MAX_STREAM_GRANTS
+    for _ in range(3):
+        stop(node, request)
+    assert len(api.got(Kind.REQUEST_STOP)) == 1
+    grant(node, request, 0, 1)
+    assert call.end.outcome is Outcome.PROTOCOL and "exceed the limit" in call.end.body["text"]
+
+
+def test_grants_of_many_streams_end_some_of_them_and_not_the_link_of_their_caller():
+    net = Network(Settings(recovery_seconds=0.0, outbox_max_messages=100))
+    api, node = net.process("api"), net.process("node-7", **KNOWS)
+    node.register("files", credit=10)
+    calls = [api.request("files", format=4, flags=Flag.STREAM) for _ in range(10)]
+    requests = node.got(Kind.REQUEST)
+    with net.together():
+        for _ in range(20):
+            for request in requests:
+                grant(node, request, 1, 1)
+    assert all(call.end.outcome is Outcome.LINK_LOST for call in calls)
+    assert "messages already wait for api (link.outbox_max_messages = 100)" in calls[0].end.body["text"]
+    net.advance(5)
+    assert net.link(api).is_responsive and 0 < len(api.got(Kind.REQUEST_GRANT)) <= 51
 
 
 def test_a_grant_for_a_request_without_a_stream_ends_the_call(api: Process, node: Process):

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from rpcmq.core.common.stream_credit import MAX_STREAM_BYTES, MAX_STREAM_ITEMS, UNASKED_BYTES, UNASKED_ITEMS
+from rpcmq.core.common.stream_credit import (
+    MAX_STREAM_BYTES,
+    MAX_STREAM_GRANTS,
+    MAX_STREAM_ITEMS,
+    UNASKED_BYTES,
+    UNASKED_ITEMS,
+)
+from rpcmq.core.router.settings import Settings
 from rpcmq.errors import Outcome
 from rpcmq.testing.network import Call, Message, Network, Process
 from rpcmq.wire import Flag, Kind
@@ -139,6 +146,38 @@ def test_a_caller_that_grants_too_much_loses_its_stream(api: Process, node: Proc
     node.item(request, b"x", Flag.BYTE_CREDIT)
     api.grant(call, items, size_bytes)
     assert call.end.outcome is Outcome.PROTOCOL and "exceed the limit" in call.end.body["text"]
+
+
+def test_a_flood_of_small_grants_ends_the_stream_before_its_consumer_drowns(api: Process, node: Process):
+    """A quarter of a million of one byte each made the router end the link of a consumer that was busy for 3 s."""
+    call, request = begin(api, node)
+    node.item(request, b"x", Flag.BYTE_CREDIT)
+    for _ in range(MAX_STREAM_GRANTS):
+        api.grant(call, 0, 1)
+    assert call.ends == [] and len(node.got(Kind.GRANT)) == MAX_STREAM_GRANTS
+    node.item(request, b"y", Flag.BYTE_CREDIT)
+    for _ in range(MAX_STREAM_GRANTS + 1):
+        api.grant(call, 0, 1)
+    assert call.end.outcome is Outcome.PROTOCOL and "exceed the limit" in call.end.body["text"]
+    assert node.take(Kind.CANCEL).key == request.key
+    for _ in range(10):
+        api.grant(call, 0, 1)
+    assert len(node.got(Kind.GRANT)) <= 2 * MAX_STREAM_GRANTS
+
+
+def test_grants_of_many_streams_end_some_of_them_and_not_the_link_of_their_consumer():
+    net = Network(Settings(recovery_seconds=0.0, outbox_max_messages=100))
+    api, node = net.process("api"), net.process("node-7")
+    node.register("compute", credit=10)
+    calls = [api.request("compute", flags=Flag.STREAM | Flag.BYTE_CREDIT) for _ in range(10)]
+    with net.together():
+        for _ in range(20):
+            for call in calls:
+                api.grant(call, 1, 1)
+    assert all(call.end.outcome is Outcome.LINK_LOST for call in calls)
+    assert "messages already wait for node-7 (link.outbox_max_messages = 100)" in calls[0].end.body["text"]
+    net.advance(5)
+    assert net.link(node).is_responsive and 0 < len(node.got(Kind.GRANT)) <= 51 and len(node.got(Kind.CANCEL)) == 10
 
 
 @pytest.mark.parametrize("payload", [b"", b"123", b"12345", b"123456789"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import gevent
 import pytest
 
+from rpcmq.proxy.front import websocket
 from rpcmq.proxy.settings import AccessLogSettings
 from rpcmq.testing import eventually
 from tests.proxy.world import (
@@ -25,7 +27,21 @@ from tests.proxy.world import (
 pytestmark = pytest.mark.integration
 
 
-def test_websocket_is_tunnelled(world: World) -> None:
+def test_websocket_is_tunnelled(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept: list[tuple[int, int]] = []
+    copy = websocket._copy
+
+    def noting(source: Any, *others: Any) -> bool:
+        kept.append(
+            (
+                source.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE),
+                source.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE),
+            )
+        )
+        return copy(source, *others)
+
+    monkeypatch.setattr(websocket, "_copy", noting)
+
     def switch(sock: Any) -> None:
         sock.sendall(b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n")
         while data := sock.recv(1000):
@@ -45,6 +61,8 @@ def test_websocket_is_tunnelled(world: World) -> None:
                 sock.sendall(message)
                 assert sock.recv(10) == message[::-1]
         eventually(lambda: front_end.status()["connections"] == 0)
+    # Of both sides: a host that is gone says nothing, as one that has nothing to say.
+    assert kept == [(1, 60)] * 2
 
 
 def test_a_refused_websocket_is_an_ordinary_answer(world: World) -> None:

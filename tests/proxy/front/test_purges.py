@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import gevent
 import pytest
 from gevent.event import Event
 
+from rpcmq.proxy.front import purges
 from rpcmq.proxy.front.front_end import FrontEnd
 from rpcmq.proxy.http.exchange import Exchange
 from rpcmq.proxy.messages import Headers, ResponseHead
@@ -99,9 +101,28 @@ def test_a_purge_that_did_not_come_has_all_revalidated(world: World) -> None:
     assert ask(other, "/a").is_hit
     other._purges._take(None, "", {"from": "x", "number": 4})
     assert ask(other, "/a").body == b"2"
-    for noise in (None, {}, {"from": "x", "number": "y"}, {"from": "x", "number": 5, "purge": {"kind": "?"}}):
+    for noise in (
+        None,
+        {},
+        {"from": "x", "number": "y"},
+        {"from": "x", "number": math.inf},
+        {"from": "x", "number": 5, "purge": {"kind": "?"}},
+    ):
         other._purges._take(None, "", noise)
     assert other.status()["purges_missed"] == 1
+
+
+def test_front_ends_without_end_take_no_room_without_end(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(purges, "_MAX_FRONT_ENDS", 3)
+    world.configure(world.origin(counting()).url)
+    front_end = world.front_end()
+    known = front_end._purges._known
+    for number in range(10):
+        front_end._purges._take(None, "", {"from": f"{number}" * 1000, "number": 1})
+        assert 0 < len(known) <= 3 and all(len(name) <= 16 for name in known)
+    # Those that are known are counted as before.
+    front_end._purges._take(None, "", {"from": "9" * 1000, "number": 2})
+    assert front_end.status()["purges_missed"] == 1
 
 
 @pytest.mark.parametrize(

@@ -67,3 +67,35 @@ def test_a_request_is_not_answered_with_a_response_that_was_stale_before_it_came
 def followers(front_end: FrontEnd) -> int:
     flight = front_end.handler.flights.join("http://a.example/a")
     return 0 if flight is None else flight.followers
+
+
+def test_no_more_is_revalidated_at_once_than_there_is_room_for(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(handler, "_BACKGROUND", 2)
+    go = Event()
+    asked: set[bytes] = set()
+    waiting = most = 0
+
+    def answer(exchange: Exchange) -> None:
+        nonlocal waiting, most
+        target = exchange.request.target
+        body = b"new" if target in asked else b"old"
+        if target in asked:
+            waiting += 1
+            most = max(most, waiting)
+            assert go.wait(SECONDS)
+            waiting -= 1
+        asked.add(target)
+        control = "max-age=60" if body == b"new" else "max-age=0, stale-while-revalidate=600"
+        exchange.send(ResponseHead(200, Headers((("Cache-Control", control),))), body)
+
+    front_end = world.start(answer)
+    targets = [f"/{number}" for number in range(6)]
+    assert [ask(front_end, target).body for target in targets] == [b"old"] * 6
+    # Whoever asks is answered at once, also beyond that.
+    for _ in range(2):
+        assert [ask(front_end, target).body for target in targets] == [b"old"] * 6
+    eventually(lambda: waiting == 2)
+    go.set()
+    # And each has its turn.
+    eventually(lambda: [ask(front_end, target).body for target in targets] == [b"new"] * 6)
+    assert most == 2

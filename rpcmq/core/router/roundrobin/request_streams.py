@@ -73,6 +73,10 @@ class RequestStreams:
         if excess:
             self._requests.break_off(now, delivery.request, Outcome.PROTOCOL, f"{link.identity}: {excess}")
             return
+        caller = delivery.request.reply_to
+        if caller is not None and (no_room := self._streams.no_room_for_grants(caller)):
+            self._requests.break_off(now, delivery.request, Outcome.LINK_LOST, no_room)
+            return
         self._tell_caller(now, delivery, message)
 
     def stop(self, now: float, link: Link, message: bytes) -> None:
@@ -82,6 +86,8 @@ class RequestStreams:
             return
         if not has_begun(delivery):
             delivery.stream = RequestCredit()
+        if delivery.stream.is_stopped:
+            return  # The caller knows.
         delivery.stream.is_stopped = True
         self._tell_caller(now, delivery, message)
 

@@ -63,10 +63,19 @@ class Streams:
         credit = _credit_of(delivery)
         if excess := credit.add(items, size_bytes):
             self._requests.break_off(now, request, Outcome.PROTOCOL, f"stream: {excess}")
+        elif no_room := self.no_room_for_grants(delivery.consumer.link):
+            self._requests.break_off(now, request, Outcome.LINK_LOST, no_room)
         elif credit.counts_bytes or len(payload_of(message)) == 4:
             delivery.consumer.link.send(message)
         elif items:  # another consumer had it, which counted bytes: the first count alone is for all
             delivery.consumer.link.send(pack(Kind.GRANT, items.to_bytes(4), key=key))
+
+    def no_room_for_grants(self, to: Link) -> str:
+        """Return why ``to`` is given no more grants; empty: it is. Those of many streams must not end its link."""
+        waiting, most = len(to.outbox) + to.unacknowledged, self._settings.outbox_max_messages
+        if waiting <= most // 2:
+            return ""
+        return f"grant dropped: {waiting} messages already wait for {to.identity} (link.outbox_max_messages = {most})"
 
     def item(self, now: float, link: Link, message: bytes) -> None:
         """Handle an ITEM of a stream, or ALIVE (a keep-alive, perhaps with progress)."""
@@ -106,6 +115,7 @@ class Streams:
             text = f"item dropped: {waiting} bytes already wait for this caller (link.outbox_max_bytes = {most})"
             self._requests.break_off(now, request, Outcome.LINK_LOST, text)
         else:
+            credit.grants = 0
             credit.items -= 1
             if credit.counts_bytes:
                 credit.size_bytes -= len(payload_of(message))
