@@ -1,6 +1,6 @@
 """Invoices that are charged exactly once, though the worker that charges them is killed again and again.
 
-    rpcmq router --listen tcp://127.0.0.1:7711 --queue-dir /tmp/invoices/queue --link-resume-seconds 2
+    rpcmq router --listen tcp://127.0.0.1:7711 --queue-dir /tmp/invoices/queue
     python -m examples.invoices          # in another terminal
 
 The second one puts invoices into the queue ``billing`` and starts a worker, which it kills with ``kill -9`` after every
@@ -9,8 +9,8 @@ it starts another one. An invoice that runs twice is charged once, because ``rpc
 of the item in one transaction. In the end the database, SQLite in ``/tmp/invoices``, tells how often invoices ran and
 what was charged, since the first time that you have started this.
 
-The items of a worker that was killed are given to another one when it cannot come back any more (here after two
-seconds, ``--link-resume-seconds``), and its lease is over (here two seconds more). As a rule both are thirty seconds.
+The items of a worker that was killed are given to another one when its lease is over: here after two seconds, as a
+rule after thirty.
 """
 
 from __future__ import annotations

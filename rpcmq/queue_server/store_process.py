@@ -114,7 +114,8 @@ class StoreProcess:
         self.on_reopened: Callable[[], object] = lambda: None
         self.restarts = self.faults = 0
         self._process: subprocess.Popen[bytes] | None = None
-        self._file = FileWatch(None if is_database(where) else Path(where) / "queue.db")
+        self._peer: socket.socket | None = None
+        self._file = FileWatch(None if is_database(where) else Path(where) / "queue.db", self._renew)
         self._keeper = gevent.spawn(self._run)
 
     @property
@@ -288,24 +289,31 @@ class StoreProcess:
             return True
         finally:
             theirs.close()
-        self._process = process
+        self._process, self._peer = process, ours
         self._unsent = [frame(ticket, letter, content) for ticket, (letter, content, _) in self._open.items()]
         self._has_unsent.set()
         sender, beats = gevent.spawn(self._send, ours), gevent.spawn(self._beat)
         try:
             self._receive(ours)
         finally:
-            self._idle_peer = None
+            self._idle_peer = self._peer = None
             beats.kill()
             sender.kill()
             ours.close()
         code = process.wait()
         if self._refusal:
             return False
+        if code == 0:
+            return True  # it was told to close the store: see _renew()
         self.restarts += 1
         self.waits_for = f"its process has ended with exit code {code}"
         log_event(log, logging.ERROR, "store ended", f"queue store {self._shown}: {self.waits_for}", exit_code=code)
         return True
+
+    def _renew(self) -> None:
+        """Have the process close the store in order, and another one open it; what is not answered is asked again."""
+        if self._peer is not None:
+            self._peer.shutdown(socket.SHUT_WR)
 
     def _beat(self) -> None:
         # A queue server that is stopped must not be the owner for as long as its store's process lives.
@@ -376,8 +384,8 @@ class StoreProcess:
     def close(self) -> None:
         """End the process once the store is closed; what is not answered is not waited for."""
         process = self._process
+        self._file.close()  # before the log is removed in order
         self._keeper.kill()
-        self._file.close()
         if process is None or process.poll() is not None:
             return
         try:

@@ -19,7 +19,7 @@ def test_invoices_are_charged_once_though_their_workers_are_killed(tmp_path: Pat
     command = [sys.executable, "-m", "examples.invoices", "--database", str(tmp_path / "accounts.db")]
     options = ["--count", "120", "--kills", "3"]
     with (
-        RouterProcess(queue_dir=tmp_path / "queue", link_resume_seconds=2) as router,
+        RouterProcess(queue_dir=tmp_path / "queue") as router,
         Program([*command, *options, "--router", router.url], {"PYTHONPATH": str(CHECKOUT)}, "invoices") as example,
     ):
         ran = example.expect(r"120 invoices ran (\d+) times; 0 of them were charged twice")

@@ -267,3 +267,32 @@ def test_nothing_more_is_put_into_a_file_that_is_removed_and_what_is_there_is_wo
     work = Work()
     with Worker(QUEUE, work, client=client):
         eventually(lambda: len(work.done) == len(accepted), 60)
+
+
+@pytest.mark.parametrize("how", ["removed", "replaced"])
+def test_nothing_is_lost_where_the_log_alone_is_removed_and_the_store_killed_later(
+    world: QueueWorld, client: Client, how: str
+) -> None:
+    file = world.folder / "queues-a" / "queue.db"
+    log, kept, other = (file.with_name(name) for name in ("queue.db-wal", "kept", "other"))
+    receipts = [client.put(None, QUEUE, MESSAGE, timeout=30) for _ in range(20)]
+    # The files keep a name, so that no later one gets their inodes.
+    log.rename(kept)
+    if how == "replaced":
+        other.write_bytes(kept.read_bytes()[:5000])
+        os.link(other, log)
+
+    def is_new() -> bool:
+        receipts.append(client.put(None, QUEUE, MESSAGE, timeout=60))
+        return log.exists() and not any(path.exists() and path.samefile(log) for path in (kept, other))
+
+    eventually(is_new, 60)
+    assert calls_go_on(client)
+    world.kill_process("store", world.store("a"))
+    receipts.append(client.put(None, QUEUE, MESSAGE, timeout=60))
+    assert all(receipt.is_new for receipt in receipts)
+    work = Work()
+    with Worker(QUEUE, work, client=client):
+        eventually(lambda: len(work.done) >= len(receipts), 60)
+    assert len(work.done) == len(receipts)
+    assert world.operate(LOOK, "a", "queues")["store"]["restarts"] == 1, "the store that was closed in order is none"

@@ -47,7 +47,7 @@ class Dialect:
         """Whether a transaction is open.
 
         Raises:
-            UsageError: one is, and has failed.
+            UsageError: one is, and has failed, or nothing can be found out.
         """
         raise NotImplementedError
 
@@ -149,6 +149,12 @@ class _Postgres(Dialect):
     )
 
     def is_open(self, connection: Any) -> bool:
+        # There no statement says how many rows it has changed before all are sent. psycopg2 has no such mode.
+        if int(getattr(connection.info, "pipeline_status", 0)):
+            raise UsageError(
+                "the connection is in pipeline mode, in which nobody hears at once whether a row was added: "
+                "leave `with connection.pipeline()` before"
+            )
         status = int(connection.info.transaction_status)
         if status == _FAILED:
             raise UsageError("the connection is in a transaction that has failed: roll it back before")

@@ -115,6 +115,26 @@ def test_what_cannot_be_put_is_refused(user_session: Any, postgres_store: Postgr
     assert len(take_up(postgres_store)) == 1
 
 
+def test_what_is_put_goes_with_its_savepoint(database: str, postgres_store: PostgresStore) -> None:
+    with psycopg.connect(database, autocommit=True) as user_session:
+        with user_session.transaction():
+            rpcmq.put_in(user_session, None, "outer", MESSAGE)
+            with user_session.transaction(force_rollback=True):
+                rpcmq.put_in(user_session, None, "undone", MESSAGE, id="i")
+            with user_session.transaction():
+                rpcmq.put_in(user_session, None, "inner", MESSAGE, id="i")
+        assert [each.lane.queue for each in take_up(postgres_store)] == ["outer", "inner"]
+
+
+def test_a_pipeline_is_refused(database: str, postgres_store: PostgresStore) -> None:
+    """There an id that an item of other content has would seem to be put."""
+    with psycopg.connect(database) as user_session:
+        for id in (None, "i"):
+            with pytest.raises(UsageError, match=r"is in pipeline mode, .* leave"), user_session.pipeline():
+                rpcmq.put_in(user_session, None, "billing", MESSAGE, id=id)
+    assert take_up(postgres_store) == []
+
+
 def test_a_database_without_queues_is_told(database: str) -> None:
     for id in (None, "i"):
         with psycopg.connect(database) as user_session:
