@@ -57,6 +57,8 @@ def peek_command(
 
     answers = ask(state, owner, timeout, look)
     found = known(answers, queue)
+    for row in (row for rows in found.values() for row in rows):
+        row.pop("mark", None)
     if state.json:
         for row in (row for rows in found.values() for row in rows if has_args):
             row |= {key: json.loads(typed_json(row[key])) for key in ("context", "args") if key in row}
@@ -97,8 +99,10 @@ def _message(row: dict[str, Any]) -> tuple[str, str]:
 
 @click.command("dead")
 @click.argument("queue")
-@_count_option
-@click.option("--traceback", is_flag=True, help="Tell the story of each attempt, of at most 100 items.")
+@click.option(
+    "--count", type=click.IntRange(1, 100_000), default=20, show_default=True, help="Number of items of each owner."
+)
+@click.option("--traceback", is_flag=True, help="Tell the story of each attempt.")
 @of_owners
 @json_option
 @connects
@@ -109,11 +113,12 @@ def dead_command(
     """Show the dead items of QUEUE, those that died first before the others, each with the reason.
 
     Of an id or a method of more than 64 characters the beginning and the end are shown, and all of it by `--traceback`
-    and `--json`. The exit code is 1 if no router has the queue, or a queue server does not answer.
+    and `--json`. Many are asked for part by part, each of which has --timeout for itself. The exit code is 1 if no
+    router has the queue, or a queue server does not answer.
     """
 
-    def look(servers: Any, name: str) -> Any:
-        return servers.look(name, "items", queue=queue, state="dead", most=count, has_story=traceback)
+    def look(servers: QueueServers, name: str) -> Any:
+        return servers.dead(name, queue, count, traceback)
 
     answers = ask(state, owner, timeout, look)
     found = known(answers, queue)

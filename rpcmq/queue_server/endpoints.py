@@ -50,19 +50,26 @@ class AllQueues:
         serve: opens a queue and serves it, unless that is done.
         knows: whether there is a queue of that name.
         knows_periodic: whether anybody puts a periodic item.
+        waits_for: the reason for which the store answers nothing, or nothing.
         elsewhere: opens a queue at another owner, and returns its name: what is put without an owner in mind goes
             there. None: it comes here.
     """
 
     def __init__(
         self, owner: str, serve: Callable[[str], object], knows: Callable[[str], bool],
-        knows_periodic: Callable[[PeriodicKey], bool], elsewhere: Callable[[str], str] | None = None,
+        knows_periodic: Callable[[PeriodicKey], bool], waits_for: Callable[[], str],
+        elsewhere: Callable[[str], str] | None = None,
     ) -> None:  # fmt: skip
         self._owner = owner
         self._serve = serve
         self._elsewhere = elsewhere
         self._knows = knows
         self._knows_periodic = knows_periodic
+        self._waits_for = waits_for
+
+    def waits_for(self, ctx: Any) -> str:
+        """Tell those whose put is not answered the reason; empty: there is none."""
+        return self._waits_for()
 
     def knows(self, ctx: Any, queue: str) -> bool:
         """Whether ``queue`` is one of this owner."""

@@ -39,6 +39,8 @@ def item_row(view: ItemView, wall: int, has_story: bool = False, has_message: bo
         row |= {"method": message.method.decode(errors="replace"), "bytes": len(message.body)}
         if has_message:
             row |= {"format": message.format, "body": message.body}
+    if view.state == "dead":
+        row["mark"] = [view.since, view.place, view.number]
     if has_story:
         row["story"] = [
             {"ago": _seconds(wall - each.at), "worker": each.worker, "outcome": each.outcome, "text": each.text}
@@ -48,14 +50,15 @@ def item_row(view: ItemView, wall: int, has_story: bool = False, has_message: bo
 
 
 def _reason(view: ItemView) -> str:
-    """The last that is said of its last attempt, in one line."""
+    """The last that is said of its last attempt, in one line: of a traceback that is its end."""
     if view.damage:
         return f"damaged: {view.damage}"
     if not view.story.endings:
         return ""
     last = view.story.endings[-1]
     lines = last.text.strip().splitlines()
-    return f"{last.outcome}: {lines[-1][:_REASON]}" if lines else last.outcome
+    # Whoever rejects an item says why himself, and begins with it.
+    return f"{last.outcome}: {lines[0 if last.outcome == 'rejected' else -1][:_REASON]}" if lines else last.outcome
 
 
 def _seconds(milliseconds: int) -> float:

@@ -10,7 +10,7 @@ from rpcmq.core.queue.given_item import Key
 from rpcmq.payload.bounded_text import short_repr
 from rpcmq.store.contract import Position
 
-__all__ = ["Named", "check_place", "is_known", "mark_of", "named_items", "progress_at"]
+__all__ = ["Named", "check_place", "is_known", "mark_of", "named_items", "position_at", "progress_at"]
 
 #: The items that an operator names: priority and number of each.
 Named = Sequence[Sequence[int]]
@@ -65,10 +65,28 @@ def progress_at(mark: object) -> Progress:
     if mark is None:
         return Progress()
     numbers = list(mark) if isinstance(mark, (list, tuple)) else []
-    if len(numbers) != len(FIRST_MARK) or not all(type(each) is int and 0 <= each <= _MOST_NUMBER for each in numbers):
+    if len(numbers) != len(FIRST_MARK) or not _are_numbers(numbers):
         raise ValueError(f"mark must be that of an earlier answer, not {short_repr(mark)}")
     until, *after = numbers
     return Progress(_PART, until, Position(*after))
+
+
+def position_at(mark: object) -> Position:
+    """The place among dead items that the row of one has as its ``mark``; None: that before all.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if mark is None:
+        return Position()
+    numbers = list(mark) if isinstance(mark, (list, tuple)) else []
+    if len(numbers) != len(Position._fields) or not _are_numbers(numbers):
+        raise ValueError(f"after must be the mark of a dead item, not {short_repr(mark)}")
+    return Position(*numbers)
+
+
+def _are_numbers(values: list[object]) -> bool:
+    return all(type(each) is int and 0 <= each <= _MOST_NUMBER for each in values)
 
 
 def mark_of(progress: Progress) -> list[int] | None:

@@ -23,7 +23,7 @@ from rpcmq.core.queue.views import ItemView
 from rpcmq.payload.bounded_text import short_repr
 from rpcmq.queue_server.fair_turns import End, Turns, caller_now
 from rpcmq.queue_server.item_rows import item_row
-from rpcmq.queue_server.named_items import Named, is_known, mark_of, named_items, progress_at
+from rpcmq.queue_server.named_items import Named, is_known, mark_of, named_items, position_at, progress_at
 from rpcmq.queue_server.watch import Watch
 from rpcmq.server.log import log_event
 
@@ -87,20 +87,23 @@ class LookEndpoint:
         return {"queue": queue, **served.row(monotonic()), "settings": settings, "store": self._store()}
 
     def items(
-        self, ctx: Any, queue: str, state: str, most: int, has_story: bool = False, has_message: bool = False
-    ) -> list[dict[str, Any]] | None:
+        self, ctx: Any, queue: str, state: str, most: int, has_story: bool = False, has_message: bool = False,
+        after: Sequence[int] | None = None,
+    ) -> list[dict[str, Any]] | None:  # fmt: skip
         """Tell of the first items in ``state``; None: the queue is not known here.
 
         Args:
-            most: items: 1,000 at the most, or 100 with their stories or messages.
+            most: items: 1,000 at the most, or 100 with their stories or messages, and 4 MiB of them.
+            after: of dead ones those that follow the one with this ``mark``.
 
         Raises:
-            ValueError: there is no such state, or ``most`` is no number.
+            ValueError: there is no such state, ``most`` is no number, or ``after`` is no mark.
         """
         if not is_known(self._served, queue):
             return None
         if state not in PEEK_STATES or type(most) is not int:
             raise ValueError(f"state must be one of {', '.join(PEEK_STATES)}, and most a number")
+        begins = position_at(after)
         found: AsyncResult[list[ItemView]] = AsyncResult()
         limit = _MOST_LARGE if has_story or has_message else _MOST
 
@@ -109,7 +112,7 @@ class LookEndpoint:
                 found.set(views)
                 end()
 
-            self._operators.peek(queue, state, max(1, min(most, limit)), take)
+            self._operators.peek(queue, state, max(1, min(most, limit)), take, begins)
 
         self._turns.take(caller_now(), _PEEK, 0, peek, found.set_exception)
         views, wall = found.get() or [], self._queues.wall(monotonic())

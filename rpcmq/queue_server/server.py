@@ -250,7 +250,7 @@ class QueueServer:
         self._serve_known()
         everything = Service(
             all_queues().topic, AllQueues(
-                self._owner, self.open, self.queues.has, self.periodic.is_known,
+                self._owner, self.open, self.queues.has, self.periodic.is_known, lambda: self.store.problem,
                 self._open_elsewhere if self._heir else None,
             ),
             host=self._owner, client=self._client, exchange=QUEUES,

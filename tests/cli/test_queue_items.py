@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from rpcmq import Client, Worker
+from rpcmq.client.queue.queue_servers import QueueServers
 from rpcmq.errors import PutRefused
 from rpcmq.testing import InProcessRouter, eventually, routers
 from tests.cli.test_queue import Billing, Narrow, answer_of, put, row_of
@@ -100,6 +101,25 @@ def test_the_longest_names_leave_the_others_readable(system: list[InProcessRoute
     dead = ("queue", "dead", "long-dead", "--router", system[0].url)
     assert f"...{'i' * 11}-last  " in invoke(*dead).stdout and longest not in invoke(*dead).stdout
     assert longest in invoke(*dead, "--traceback").stdout
+
+
+@pytest.mark.parametrize("command", [("dead",), ("dead", "--traceback")])
+def test_more_dead_items_than_one_answer_has_are_shown_each_once(
+    system: list[InProcessRouter], invoke: Invoke, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    name = f"many-{len(command)}"
+    bury(invoke, system[0], name, *[0] * 120)
+    look, asked = QueueServers.look, []
+
+    def in_parts(servers: QueueServers, owner: str, method: str, **args: Any) -> Any:
+        asked.append((owner, args["most"]))
+        return look(servers, owner, method, **{**args, "most": min(50, args["most"])})
+
+    monkeypatch.setattr(QueueServers, "look", in_parts)
+    rows = rows_of(invoke, system[1], *command, name, "--count", "110")
+    assert len(rows) == len({row["item"] for row in rows}) == 110 and "mark" not in rows[0]
+    assert [most for owner, most in asked if owner == "a"] == [110, 60, 10]
+    assert len(rows_of(invoke, system[1], *command, name, "--count", "1000")) == 120
 
 
 def test_dead_items_tell_their_stories(system: list[InProcessRouter], invoke: Invoke) -> None:

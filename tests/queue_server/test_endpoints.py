@@ -13,7 +13,7 @@ from rpcmq.errors import UsageError
 from rpcmq.queue_server import endpoints
 from rpcmq.queue_server.endpoints import AllQueues, OneQueue
 from rpcmq.queue_server.fair_turns import MOST_WORK, Turns
-from rpcmq.queue_server.operators import ChangeEndpoint
+from rpcmq.queue_server.operators import ChangeEndpoint, LookEndpoint
 
 GOOD = Record(b"i", 0, b"", 0, 0.0, 0.0, b"", "charge", 1, b"{}")
 NOBODY: Any = None
@@ -127,6 +127,14 @@ def test_a_change_goes_on_at_no_mark_that_can_be_none(mark: Any) -> None:
         change().retry(None, "billing", None, mark)
 
 
+@pytest.mark.parametrize("after", [7, "000", [0, 0], [0] * 4, [0, 0, -1], [0, 0, 1 << 63], [None] * 3, [0.0] * 3, {}])
+def test_dead_items_are_looked_at_after_no_mark_that_can_be_none(after: Any) -> None:
+    queues: Any = SimpleNamespace(store=None)
+    look = LookEndpoint(NOBODY, queues, {"billing": NOBODY}, NOBODY, NOBODY, Turns(), NOBODY)
+    with pytest.raises(ValueError, match="after must be the mark of a dead item"):
+        look.items(None, "billing", "dead", 10, after=after)
+
+
 @pytest.mark.parametrize("state", ["Ready", "", "running", None, ["dead"], 7])
 def test_only_what_is_dead_or_ready_is_moved(state: Any) -> None:
     with pytest.raises(ValueError, match="state must be dead or ready, not "):
@@ -150,7 +158,7 @@ def test_a_client_of_another_version_is_told_who_is_the_older(version: Any, who:
     text = f"the queue server of here speaks version {VERSION} of the messages of queues, and this client {version}: "
     opened: list[str] = []
     with pytest.raises(UsageError) as refusal:
-        AllQueues("here", opened.append, NOBODY, NOBODY).open(None, "billing", version=version)
+        AllQueues("here", opened.append, NOBODY, NOBODY, NOBODY).open(None, "billing", version=version)
     assert str(refusal.value).startswith(text) and str(refusal.value).endswith(f"update rpcmq for {who}" if who else "")
     assert opened == []
     answers: list[list[Any]] = []

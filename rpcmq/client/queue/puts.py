@@ -36,6 +36,8 @@ from rpcmq.transport.shell import ClientShell
 __all__ = ["Producer", "PutOptions", "record_of"]
 
 _LONGEST_ID = 255
+#: The longest that it is waited for the reason of a put that is given up (seconds).
+_LAST = 0.5
 
 
 @dataclass(slots=True)
@@ -122,7 +124,7 @@ class Producer:
         while (receipts := (yield from attempt.make())) is None:
             left = deadline - monotonic()
             if left <= 0:
-                attempt.give_up(seconds)
+                yield from attempt.give_up(seconds)
             yield Pause(min(next(pauses), left))
         return receipts
 
@@ -140,6 +142,13 @@ class Producer:
     def open_at(self, owner: str, queue: str, seconds: float) -> Steps[None]:
         """Have ``owner`` serve the queue, which its next life does not know if nothing of it came to the disk."""
         yield Ask(all_queues(owner), _opening(queue, owner), seconds, True)
+
+    def waits_for(self, owner: str) -> Steps[str]:
+        """The reason for which the store of ``owner`` answers nothing; empty: there is none, or nobody says it."""
+        try:
+            return str((yield Ask(all_queues(owner), {"method": "waits_for", "args": {}}, _LAST, True)))
+        except (CallError, RemoteError, RouterUnreachable):
+            return ""  # of another version, or away: what is known without it is told
 
     def forget_owner(self, queue: str) -> None:
         """Ask for an owner again at the next put."""
@@ -232,8 +241,8 @@ class _Attempt:
             for record, number in zip(self._records, answer.numbers, strict=True)
         ]
 
-    def give_up(self, seconds: float) -> None:
-        """Raise: the time is over.
+    def give_up(self, seconds: float) -> Steps[None]:
+        """Raise: the time is over. Whoever may have the items is asked what he waits for.
 
         Raises:
             PutRefused, PutUnknown: it was not put; it may have been.
@@ -244,9 +253,10 @@ class _Attempt:
             raise PutRefused(
                 f"queue {self._queue!r}: nothing was put within {seconds:g} s: {self._why()}"
             ) from self._reason
+        why = (yield from self._producer.waits_for(self._asked)) or self._why()
         raise PutUnknown(
             f"queue {self._queue!r}: {self._asked} has not said within {seconds:g} s whether it has the "
-            f"{len(self._records)} item(s): {self._why()}. Put again with the same id, nothing is put twice"
+            f"{len(self._records)} item(s): {why}. Put again with the same id, nothing is put twice"
         ) from self._reason
 
     def _why(self) -> str:

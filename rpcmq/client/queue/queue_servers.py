@@ -89,6 +89,27 @@ class QueueServers:
         """
         return self._ask(LOOK, owner, method, args)
 
+    def dead(self, owner: str, queue: str, most: int, has_story: bool) -> list[dict[str, Any]] | None:
+        """Tell of the first dead items of ``queue``, asked for in parts; None: ``owner`` has no such queue.
+
+        Raises:
+            NoConsumer, RpcError: as for :meth:`look`.
+        """
+        rows: list[dict[str, Any]] = []
+        more: dict[str, Any] = {}
+        while True:
+            part = self.look(
+                owner, "items", queue=queue, state="dead", most=most - len(rows), has_story=has_story, **more
+            )
+            if part is None:
+                return None
+            marks = [row.pop("mark", None) for row in part]
+            rows += part
+            # A queue server of an earlier version tells of the first part alone.
+            if not part or marks[-1] is None or len(rows) >= most:
+                return rows
+            more = {"after": marks[-1]}
+
     def messages(self, owner: str, queue: str, state: str, most: int) -> list[dict[str, Any]] | None:
         """Tell of the first items of ``queue`` in ``state``, with the ``context`` and ``args`` of each, decoded here.
 

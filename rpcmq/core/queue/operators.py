@@ -36,6 +36,7 @@ __all__ = ["PEEK_STATES", "Operators"]
 #: The choices of :meth:`Operators.peek`.
 PEEK_STATES = ("ready", "postponed", "running", "dead")
 _EVER = 1 << 60
+_FIRST = Position()
 
 Count = Callable[[int], object]
 
@@ -54,8 +55,13 @@ class Operators:
 
     # --- looking -----------------------------------------------------------------------------
 
-    def peek(self, name: str, state: str, most: int, then: Callable[[list[ItemView]], object]) -> None:
-        """Show the first items of a queue that are in ``state``, at most 4 MiB of them.
+    def peek(
+        self, name: str, state: str, most: int, then: Callable[[list[ItemView]], object], after: Position = _FIRST
+    ) -> None:
+        """Show the first items of a queue that are in ``state``, at most 4 MiB of them and one.
+
+        Args:
+            after: of dead ones, those that come after this place.
 
         Raises:
             ValueError: there is no such state.
@@ -67,7 +73,7 @@ class Operators:
             then([view_of(state, given.item) for given in queue.given][:most])
         elif state == "dead":
             self._store.read_dead(
-                name, Position(), most, PAGE_BYTES, lambda items: then([view_of(state, each) for each in items])
+                name, after, most, PAGE_BYTES, lambda items: then([view_of(state, each) for each in items])
             )
         elif state == "ready":
             self._peek_ready(queue, most, then)

@@ -14,7 +14,7 @@ from rpcmq.core.queue.policy import Policy
 from rpcmq.core.queue.queues import NewItem
 from rpcmq.core.queue.refusals import Draining, Refused
 from rpcmq.core.queue.views import ItemView
-from rpcmq.store.contract import Maker, Verdict
+from rpcmq.store.contract import Maker, Position, Verdict
 from tests.core.queue.virtual_store import World
 
 
@@ -128,6 +128,16 @@ def test_dead_items_are_dropped(world: World) -> None:
     assert ask(world, "drop", world.now, "billing") == 2
     assert peek(world, "dead") == [] and world.queue.figures(world.now)["dead"] == 0
     assert world.take_all() == [b"alive"]
+
+
+def test_dead_items_are_shown_part_by_part_each_once(world: World) -> None:
+    bury(world, *(b"%d" % number for number in range(7)))
+    shown: list[bytes] = []
+    after = Position()
+    while views := ask(world, "peek", "billing", "dead", 3, after=after):
+        shown += [view.message for view in views]
+        after = Position(views[-1].since, views[-1].place, views[-1].number)
+    assert shown == [b"%d" % number for number in range(7)]
 
 
 @pytest.mark.parametrize("verb", [("retry", "billing"), ("drop", "billing"), ("move_dead", "billing", "other")])
