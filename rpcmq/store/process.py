@@ -104,7 +104,11 @@ def open_store(where: str, owner: str, is_heir: bool = False) -> Store:
         Path(where).mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise StoreFailed(f"queue store {where}: the directory cannot be made: {error.strerror}") from None
-    return SqliteStore(Path(where) / "queue.db")
+    return SqliteStore(_file_of(where))
+
+
+def _file_of(where: str) -> Path:
+    return Path(where) / "queue.db"
 
 
 class _Gone(Exception):
@@ -112,7 +116,7 @@ class _Gone(Exception):
 
 
 class _Taken(Exception):
-    """Another owner has had the items meanwhile, or has them."""
+    """Another owner has had the items meanwhile, or has them, or those that are there are others."""
 
 
 class _Server:
@@ -134,6 +138,7 @@ class _Server:
     def _open(self) -> Store:
         while True:
             try:
+                self._check_file()
                 store = open_store(self._where, self._owner, self._is_heir)
             except StoreFailed as error:
                 if self._is_heir:
@@ -145,12 +150,29 @@ class _Server:
                 self._say(0, READY, encode_recovered(store.recovered))
                 return store
 
+    def _check_file(self) -> None:
+        """Raise if the file that whoever asks knows is gone: a new one in its place would have none of its items.
+
+        So it is where a disk is not mounted for a while. The first opening makes the file.
+        """
+        if self._epoch and not is_database(self._where) and not _file_of(self._where).exists():
+            raise StoreFailed(
+                f"queue store {self._where}: its file is gone: mount its disk, or put it back; whoever starts the "
+                "router again begins with an empty one"
+            )
+
     def _check_epoch(self, store: Store) -> None:
-        """Raise if whoever asks knows the items as they were before another owner had them."""
+        """Raise if whoever asks knows the items as they were before another owner had them, or of another file."""
         before, self._epoch = self._epoch, store.recovered.epoch
-        if before and self._epoch != before + 1 and is_database(self._where):
+        if not before or self._epoch == before + 1:
+            return
+        if is_database(self._where):
             store.close()
             raise _Taken("another router had taken over the items")
+        # An opening that has failed may have been counted.
+        if self._epoch <= before:
+            store.close()
+            raise _Taken(f"queue store {self._where}: its file is another one than before")
 
     def run(self) -> None:
         """Serve until the other end has gone."""

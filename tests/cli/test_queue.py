@@ -295,7 +295,7 @@ def test_a_router_without_a_queue_server(system: list[InProcessRouter], invoke: 
 
 
 # But for the one that asks no router.
-@pytest.mark.parametrize("command", re.findall(r"^rpcmq (queue (?!salvage)[^#\n]+)", PAGE, re.MULTILINE))
+@pytest.mark.parametrize("command", re.findall(r"^rpcmq (queue (?!salvage)[^#|\n]+)", PAGE, re.MULTILINE))
 def test_the_commands_of_the_page_are_understood(command: str, invoke: Invoke) -> None:
     ended = invoke(*command.split(), "--timeout", "0.05", "--router", "tcp://127.0.0.1:1")
     assert ended.returncode == 3, "it fails where it needs a router, not before"

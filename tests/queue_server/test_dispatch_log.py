@@ -79,7 +79,11 @@ def test_items_that_expire_or_lose_their_worker_have_a_record_of_their_end(tmp_p
             with rpcmq.Worker("billing", Billing(), client=client):
                 told = client.put(None, "billing", message("fail", invoice=5))
                 eventually(lambda: told.state().name == "dead")
-            eventually(lambda: [row["calls"] for row in methods(router) if row["method"] == "died"] == [4])
+
+            def ends() -> list[dict[str, int]]:
+                return [row["outcomes"] for row in methods(router) if row["method"] == "died"]
+
+            eventually(lambda: ends() == [{"remote_error": 4}], 60)
         router.signal(15)
         router.wait()
     found = [row for row in rows_in(tmp_path / "log") if row["method"] == "died"]

@@ -144,6 +144,40 @@ def test_a_process_that_is_killed_is_started_again_and_loses_nothing(open_store:
     assert all_ready(store) == list(range(1, 3001)) and not store.waits_for
 
 
+def restarted_without(store: StoreProcess) -> None:
+    """Kill its process; return when another one has said that it cannot open the store."""
+    assert store.pid is not None
+    os.kill(store.pid, signal.SIGKILL)
+    eventually(lambda: "its file is gone" in store.waits_for, 60)
+
+
+def test_a_file_that_is_gone_is_waited_for_and_no_new_one_takes_its_place(open_store: Open, tmp_path: Path) -> None:
+    """As where its disk is not mounted for a while."""
+    store, folder, away = open_store(), tmp_path / "queues", tmp_path / "away"
+    accepted: list[list[Verdict]] = []
+    store.apply([put(1)], accepted.append)
+    eventually(lambda: len(accepted) == 1, 60)
+    folder.rename(away)
+    restarted_without(store)
+    store.apply([put(2)], accepted.append)
+    assert not folder.exists()
+    away.rename(folder)
+    eventually(lambda: len(accepted) == 2, 60)
+    assert all_ready(store) == [1, 2] and not store.refusal
+
+
+def test_it_does_not_go_on_with_a_file_of_fewer_lives(open_store: Open, tmp_path: Path) -> None:
+    open_store().close()
+    store, folder, other = open_store(), tmp_path / "queues", tmp_path / "other"
+    folder.rename(tmp_path / "away")
+    restarted_without(store)
+    other.mkdir()
+    SqliteStore(other / "queue.db").close()
+    other.rename(folder)
+    eventually(lambda: store.refusal, 60)
+    assert f"{folder}: its file is another one than before" in store.refusal and store.was_taken
+
+
 def test_a_full_disk_is_waited_for_and_said(open_store: Open) -> None:
     store = open_store()
     assert store.pid is not None
