@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
-import gevent
 import pytest
 
 from rpcmq.queue_server import file_watch
@@ -114,9 +113,9 @@ def test_a_store_whose_log_alone_has_gone_is_opened_anew(
     disk.log = found
     eventually(lambda: disk.renewals, 60)
     assert watch.lost == ""
-    looks = disk.looks
-    gevent.sleep(0.05)
-    assert (disk.renewals, disk.looks) == (1, looks), "it is not closed again, and again, until it was opened"
+    assert watch._looking is not None
+    watch._looking.join(60)
+    assert watch._looking.ready() and disk.renewals == 1, "it is not closed again, and again, until it was opened"
 
 
 def test_a_log_that_has_gone_stays_open_until_the_disk_has_room_for_what_it_has(disk: Disk, watch: FileWatch) -> None:
