@@ -18,7 +18,7 @@ const BAD_TOKEN = 4401;
 const NORMAL = 1000;
 /** Levels of arrays and objects in a message. */
 const MAX_DEPTH = 90;
-/** Seconds that an answer may be late before the gateway is not waited for any more. */
+/** Seconds that an answer may be late, which says where the call was, before the gateway is not waited for any more. */
 const GRACE = 5;
 const FIRST_PAUSE = 0.2;
 const LONGEST_PAUSE = 15;
@@ -347,6 +347,9 @@ class Pending {
     this.message = message;
     this.options = options;
     this.isSent = false;
+    /** Whether its time is over, and only the answer of the gateway, which says so, too, is waited for. */
+    this.isLate = false;
+    this.deadline = 0;
     /** @type {any} */
     this.timer = undefined;
     this.onAbort = () => this.cancel(options.signal?.reason ?? new CallCancelled("the call was cancelled"));
@@ -366,18 +369,37 @@ class Pending {
   more(_message) {}
   /** The connection was lost after it had been sent. */
   disconnected() {
-    if (this.isRepeatable) this.isSent = false;
+    if (this.isRepeatable) this.sendAgain();
     else this.fail(new LinkLost("the connection to the gateway was lost; the request may have been done"));
+  }
+
+  /** It was not done, or may be done twice: send it over the next connection. */
+  sendAgain() {
+    this.isSent = false;
+    if (this.isLate) this.expired();
+  }
+
+  /** The message as it is sent now: of a call with the time that is left. */
+  toSend() {
+    if (this.message.op !== "call") return this.message;
+    const left = Math.ceil(this.deadline - performance.now());
+    return { ...this.message, timeout: Math.max(1, left) / 1000 };
   }
 
   /** @param {number} seconds */
   expireIn(seconds) {
+    this.deadline = performance.now() + seconds * 1000;
     this.timer = setTimeout(() => this.expired(), seconds * 1000);
   }
 
   expired() {
+    if (this.isSent && !this.isLate) {
+      this.isLate = true;
+      this.timer = setTimeout(() => this.expired(), GRACE * 1000);
+      return;
+    }
     this.cancel(
-      this.isSent
+      this.isLate
         ? new CallTimeout(`no answer of the gateway in time to ${this.message.op} ${this.message.topic ?? ""}`)
         : new GatewayUnreachable(`there was no connection to the gateway ${this.client.url} in time`),
     );
@@ -709,7 +731,7 @@ export class Client extends EventTarget {
     const credit = Math.max(1, Math.min(1000, Math.floor(options.credit ?? 8)));
     const about = { ...common(topic, method, args, options), timeout, credit, mandatory: options.mandatory };
     const stream = new Stream(this, this.message("stream", about, options), options);
-    this.begin(stream, timeout + GRACE);
+    this.begin(stream, timeout);
     return stream;
   }
 
@@ -722,7 +744,7 @@ export class Client extends EventTarget {
    */
   async subscribe(pattern, options = {}) {
     const subscription = new Subscription(this, this.message("subscribe", { pattern }, options), options);
-    this.begin(subscription, (options.timeout ?? this.timeout) + GRACE);
+    this.begin(subscription, options.timeout ?? this.timeout);
     await subscription.ready;
     return subscription;
   }
@@ -743,7 +765,7 @@ export class Client extends EventTarget {
    */
   async single(op, about, options, timeout = options.timeout ?? this.timeout) {
     const request = new Single(this, this.message(op, about, options), options);
-    this.begin(request, timeout + GRACE);
+    this.begin(request, timeout);
     return request.promise;
   }
 
@@ -774,7 +796,7 @@ export class Client extends EventTarget {
     for (const request of this.pending.values()) {
       if (request.isSent) continue;
       request.isSent = true;
-      this.send(request.message);
+      this.send(request.toSend());
     }
   }
 
@@ -818,7 +840,7 @@ export class Client extends EventTarget {
     if (!request) return; // a pong, or about what was given up
     if (message.op === "result") request.result(message.value);
     else if (message.op !== "error") request.more(message);
-    else if (message.error.type === "Draining") request.isSent = false; // not done: to be sent over the next connection
+    else if (message.error.type === "Draining") request.sendAgain();
     else request.fail(errorOf(message.error));
   }
 

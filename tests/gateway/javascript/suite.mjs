@@ -28,6 +28,31 @@ async function fails(promise, Kind) {
   throw new Failed(`did not fail with ${Kind.name}`);
 }
 
+function check(is, text = "check") {
+  if (!is) throw new Failed(text);
+}
+
+/** `promise`, or a failure where it takes seconds: nobody is to be waited for. */
+const atOnce = (promise) => Promise.race([promise, pause(4).then(() => { throw new Failed("waited for"); })]);
+
+async function until(condition) {
+  for (let turn = 0; turn < 3000 && !condition(); turn += 1) await pause(0.01);
+  check(condition(), `${condition} did not come true`);
+}
+
+/** A class of WebSockets that are connected to nothing, each of which is put into `made`. */
+const standIn = (made) => class {
+  constructor() {
+    this.readyState = 1;
+    this.sent = [];
+    made.push(this);
+  }
+  send(text) { this.sent.push(JSON.parse(text)); }
+  close() {}
+  welcome() { this.onmessage({ data: JSON.stringify({ op: "welcome", limits: {} }) }); }
+  calls() { return this.sent.filter((each) => each.op === "call"); }
+};
+
 const pause = (seconds) => new Promise((resolve) => setTimeout(resolve, seconds * 1000));
 
 export const tests = {
@@ -197,9 +222,30 @@ export const tests = {
     await fails(subscription.next(), m.CallCancelled);
   },
 
+  async "a call that is sent again has the time that is left"({ m }) {
+    const sockets = [];
+    const client = new m.Client({ url: "ws://127.0.0.1:9/rpcmq", token: "t", WebSocket: standIn(sockets) });
+    await until(() => sockets.length === 1);
+    sockets[0].welcome();
+    const call = client.call("demo", "echo", {}, { timeout: 600, idempotent: true });
+    const late = client.call("demo", "echo", {}, { timeout: 0.01, idempotent: true });
+    check(sockets[0].calls().length === 2 && sockets[0].calls()[0].timeout <= 600);
+    // Past its time only the gateway's answer is waited for, and not another gateway.
+    await pause(0.1);
+    sockets[0].onclose({ code: 1006, reason: "" });
+    await fails(atOnce(late), m.CallTimeout);
+    await until(() => sockets.length === 2);
+    sockets[1].welcome();
+    const [again, ...others] = sockets[1].calls();
+    check(others.length === 0 && again.timeout > 0 && again.timeout < 600);
+    sockets[1].onmessage({ data: JSON.stringify({ op: "result", id: again.id, value: 7 }) });
+    check((await call) === 7);
+    client.close();
+  },
+
   async "without a gateway a call says so in time"({ m, options }) {
     const client = new m.Client({ ...options, url: "ws://127.0.0.1:9/rpcmq" });
-    const call = client.call("demo", "echo", {}, { timeout: 0.01 });
+    const call = atOnce(client.call("demo", "echo", {}, { timeout: 0.01 }));
     const controller = new AbortController();
     const other = client.call("demo", "echo", {}, { signal: controller.signal });
     controller.abort(new m.CallCancelled("enough"));
