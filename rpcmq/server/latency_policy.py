@@ -88,6 +88,8 @@ class LatencyPolicy:
             try:
                 # A slow disk is no reason to stand still.
                 found = get_hub().threadpool.apply(_read_if_changed, (path, self._seen))
+                if isinstance(found, OSError):
+                    raise found
                 if found is not None and path == self._path:
                     # Before it is parsed: whatever comes of that, the same file is not parsed again.
                     self._seen, data = found
@@ -141,7 +143,18 @@ def _in_turns(steps: Iterable[_T]) -> Iterator[_T]:
             until = perf_counter() + _TURN
 
 
-def _read_if_changed(path: str, seen: _Seen | None) -> tuple[_Seen, bytes] | None:
+def _read_if_changed(path: str, seen: _Seen | None) -> tuple[_Seen, bytes] | OSError | None:
+    """The state of the file and its content, or why it cannot be read; None: it is as it was ``seen``.
+
+    For gevent's pool of threads, which prints a traceback of whatever is raised there.
+    """
+    try:
+        return _read(path, seen)
+    except OSError as error:
+        return error
+
+
+def _read(path: str, seen: _Seen | None) -> tuple[_Seen, bytes] | None:
     """The state of the file and its content, without that of one that is too large; None: it is as it was ``seen``.
 
     Raises:

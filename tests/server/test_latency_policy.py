@@ -93,7 +93,7 @@ def test_it_is_read_at_the_start_and_when_it_changes(watch: Callable[[], Watched
     ] * 2
 
 
-def test_it_may_come_later(watch: Callable[[], Watched]) -> None:
+def test_it_may_come_later(watch: Callable[[], Watched], capfd: pytest.CaptureFixture[str]) -> None:
     watched = watch()
     eventually(
         lambda: watched.refusals() == [f"{watched.path}: No such file or directory; what was known before stays"]
@@ -103,6 +103,8 @@ def test_it_may_come_later(watch: Callable[[], Watched]) -> None:
     watched.path.unlink()
     eventually(lambda: len(watched.refusals()) == 2)
     assert watched.p95() == 0.02
+    # The log has it, and nobody else says it.
+    assert capfd.readouterr() == ("", "")
 
 
 @pytest.mark.parametrize(
