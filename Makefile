@@ -102,7 +102,7 @@ COMPILE := $(VENV)/bin/uv --quiet --no-config pip compile --universal --python-v
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo demo-oslo test test-more test-long test-wheel test-oslo $(OSLO_RUNS:%=test-oslo-%) wheel cover tox bench docs lint format lock mongo-server build clean
+.PHONY: help setup demo demo-oslo test test-more test-long test-wheel test-oslo $(OSLO_RUNS:%=test-oslo-%) wheel cover tox bench bench-wheel docs lint format lock mongo-server build clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -127,14 +127,17 @@ test-long: setup ## run only the long tests: stress, a million random frames; an
 	@$(PY) -m pytest -m long $(PATIENT) $(ARGS)
 	@CLIENT_SHELL=threads $(PY) -m pytest tests/client
 
-# Beside the checkout's own: the wheel is unpacked into a folder of its own, which goes before the checkout for all
-# processes of the tests.
-test-wheel: setup ## build the compiled wheel and run the tests of what is compiled against it
+# Beside the checkout's own: the wheel is unpacked into a folder of its own, which goes before the checkout for the
+# process of the tests.
+test-wheel: unpacked-wheel ## build the compiled wheel and run the tests of what is compiled against it
+	@TESTED_WHEEL=$(CURDIR)/build/compiled PYTHONPATH=$(CURDIR)/build/compiled $(PY) -m pytest -n $(WORKERS) \
+		-o "pythonpath=build/compiled ." $(WHEEL_TESTS) $(ARGS)
+
+.PHONY: unpacked-wheel
+unpacked-wheel: setup
 	@rm -rf build/wheel build/compiled
 	@$(MAKE) --no-print-directory wheel WHEELS=build/wheel
 	@$(PIP) --no-deps --target build/compiled build/wheel/*.whl
-	@TESTED_WHEEL=$(CURDIR)/build/compiled PYTHONPATH=$(CURDIR)/build/compiled $(PY) -m pytest -n $(WORKERS) \
-		-o "pythonpath=build/compiled ." $(WHEEL_TESTS) $(ARGS)
 
 # At the same time: they wait most of theirs.
 test-oslo: $(OSLO_VERSIONS:%=$(OSLO)-%/.ready) ## run the tests of the driver for oslo.messaging, with each version that it supports and in each kind of process
@@ -155,6 +158,10 @@ bench: setup ## run the benchmarks beside their peers; a peer that can't be inst
 	@$(MAKE) --no-print-directory $(VENV)/.bench $(OSLO)-18/.ready \
 		|| echo "bench: going on without what could not be installed"
 	@$(PY) -m benchmarks $(BENCH_ARGS)
+
+# Without PYTHONSAFEPATH the folder in which a process begins, the checkout, would go before the wheel.
+bench-wheel: unpacked-wheel ## build the compiled wheel and run the benchmarks with it in all their processes, once make bench has installed their peers
+	@PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/build/compiled:$(CURDIR) $(PY) -m benchmarks --results benchmarks/results/compiled $(BENCH_ARGS)
 
 # All pages anew each time: Sphinx warns of a page only when it reads it.
 docs: $(VENV)/.docs ## build the site into build/docs, readable without a network; warnings and dead links are errors

@@ -45,7 +45,7 @@ from benchmarks import (
     whole_calls,
 )
 from benchmarks.children import ChildFailed
-from benchmarks.report import Benchmark, Options, draw, keep, show
+from benchmarks.report import Benchmark, Options, build, draw, keep, show
 
 BENCHMARKS: tuple[Benchmark, ...] = (
     router_alone.BENCHMARK,
@@ -128,6 +128,7 @@ def _main() -> int:
         console.print(
             f"[yellow]the machine is busy with something else (load {load:.1f}): figures will not be right[/]"
         )
+    console.print(f"rpcmq is the {build()} build")
     for benchmark in chosen:
         try:
             rows = benchmark.run(options)

@@ -15,7 +15,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-__all__ = ["Benchmark", "Options", "Row", "Target", "draw", "keep", "show"]
+__all__ = ["Benchmark", "Options", "Row", "Target", "build", "draw", "keep", "show"]
 
 Notice = Callable[[str], None]
 
@@ -228,7 +228,15 @@ def _machine() -> dict[str, Any]:
         "processor": _processor(),
         "system": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
+        "build": build(),
     }
+
+
+def build() -> str:
+    """The build of rpcmq that is measured: ``pure`` or ``compiled``."""
+    from rpcmq.core.common import session
+
+    return "pure" if (session.__file__ or "").endswith(".py") else "compiled"
 
 
 def _processor() -> str:

@@ -151,13 +151,17 @@ class ResponseHead:
 
 def end_to_end(headers: Headers) -> Headers:
     """Return the fields that are meant for more than one connection: neither Connection nor one that it names."""
-    return without_named(headers).without(_HOP_BY_HOP)
+    kept = without_named(headers)
+    return kept.without(_HOP_BY_HOP) if kept.has_any(_HOP_BY_HOP) else kept
 
 
 def without_named(headers: Headers) -> Headers:
     """Return all fields but those that Connection names, which are about one connection as well."""
+    value = headers.joined("connection")
     # A peer must not have fields dropped that a message cannot do without (RFC 9110 section 7.6.1).
-    named = {member.lower() for member in list_members(headers.joined("connection"))} - _INDISPENSABLE
+    if value is None or value.lower() in _INDISPENSABLE:
+        return headers
+    named = {member.lower() for member in list_members(value)} - _INDISPENSABLE
     return headers.without(named) if named else headers
 
 

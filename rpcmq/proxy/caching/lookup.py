@@ -30,7 +30,9 @@ __all__ = ["decide", "error_answer", "follow", "serve", "unconditional"]
 _OF_A_BODY = frozenset(("content-length", "transfer-encoding"))
 
 
-def decide(request: RequestHead, stored: Sequence[StoredResponse], now: float, policy: CachePolicy) -> Decision:
+def decide(
+    request: RequestHead, stored: Sequence[StoredResponse], now: float, policy: CachePolicy, key: str = ""
+) -> Decision:
     """Return the way to treat ``request``.
 
     Args:
@@ -38,8 +40,9 @@ def decide(request: RequestHead, stored: Sequence[StoredResponse], now: float, p
         stored: the stored responses of its key, all its variants.
         now: seconds of the wall clock.
         policy: the settings of the cache.
+        key: the request's, where it is known already.
     """
-    key = cache_key(request, policy)
+    key = key or cache_key(request, policy)
     if request.method not in ("GET", "HEAD"):
         return Forward(key, request, request, ForwardReason.METHOD)
     if request.headers.has_any(_OF_A_BODY) and _has_body(request.headers):

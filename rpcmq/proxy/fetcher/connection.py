@@ -19,6 +19,7 @@ __all__ = ["CHUNK_BYTES", "OriginConnection", "OriginResponse", "OriginStalled",
 CHUNK_BYTES = 256 * 1024
 #: Beginning of the response with which some servers close a connection that nobody has used for long.
 _TIMED_OUT = (b"HTTP/1.1 408", b"HTTP/1.0 408")
+_PEEK = socket.MSG_PEEK | socket.MSG_DONTWAIT
 
 
 class OriginUnreachable(Exception):
@@ -71,7 +72,7 @@ class OriginConnection:
         sock = self.socket
         try:
             # Below the layer of TLS.
-            data = sock._sock.recv(len(_TIMED_OUT[0]), socket.MSG_PEEK | socket.MSG_DONTWAIT)
+            data = sock._sock.recv(len(_TIMED_OUT[0]), _PEEK)
         except BlockingIOError:
             return not self._is_tls or not sock.pending()
         except OSError:

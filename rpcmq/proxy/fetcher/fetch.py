@@ -55,6 +55,7 @@ class Fetched:
             connection.close()
         if parser.has_more:
             self.origin.has_said_more()
+        parser.release()
 
 
 def fetch(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import httptools
 
 __all__ = ["MalformedResponse", "ResponseParser"]
@@ -39,7 +41,7 @@ class ResponseParser:
 
     def __init__(self, *, is_head: bool = False) -> None:
         self._is_head = is_head
-        self._parser = httptools.HttpResponseParser(self)
+        self._parser: Any = httptools.HttpResponseParser(self)
         self.status = 0
         self.reason = ""
         self.headers: list[tuple[bytes, bytes]] = []
@@ -112,6 +114,13 @@ class ResponseParser:
         if self.has_head and self.ends_with_connection:
             self.is_complete = True
         return self.is_complete
+
+    def release(self) -> None:
+        """Let go of the parser of httptools, which refers to this object: nothing is fed any more.
+
+        Else only Python's collector of cycles would free both.
+        """
+        self._parser = None
 
     def take(self) -> bytes:
         """Return what has come of the body."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import gevent
 
-from rpcmq import Address, Client
+from rpcmq import Address, Client, stream
 from rpcmq.errors import (
     CallTimeout,
     LinkLost,
@@ -68,7 +68,7 @@ class OriginAnswer:
     """
 
     __slots__ = (
-        "_address", "_client", "_rest", "_token", "first", "has_end", "head", "is_whole", "requested_at",
+        "_client", "_rest", "_server", "_token", "_topic", "first", "has_end", "head", "is_whole", "requested_at",
         "responded_at",
     )  # fmt: skip
 
@@ -80,7 +80,8 @@ class OriginAnswer:
         self.requested_at = requested_at - answer.lead
         self.responded_at = time()
         self._client = client
-        self._address = Address(topic, answer.server)
+        self._topic = topic
+        self._server = answer.server
         self._token = answer.token
         self._rest: Iterator[bytes] | None = None
 
@@ -95,7 +96,8 @@ class OriginAnswer:
         """
         if not self.is_whole:
             args = {"token": self._token, "most": stream_bytes // _STREAM_WINDOW}
-            self._rest = self._client.multicall(None, self._address, {"method": "rest", "args": args}, _PIECE_SECONDS)
+            address = Address(self._topic, self._server)
+            self._rest = self._client.multicall(None, address, {"method": "rest", "args": args}, _PIECE_SECONDS)
         if self.first:
             yield self.first
         if self._rest is None:
@@ -117,7 +119,8 @@ class OriginAnswer:
 
     def _drop(self) -> None:
         try:
-            self._client.call(None, self._address, {"method": "drop", "args": {"token": self._token}}, _DROP_SECONDS)
+            message = {"method": "drop", "args": {"token": self._token}}
+            self._client.call(None, Address(self._topic, self._server), message, _DROP_SECONDS)
         except RpcError:
             pass  # the fetcher drops it by itself a little later
 
@@ -159,7 +162,9 @@ class Fetching:
         """
         self.sent += 1
         args: dict[str, Any] = {"site": site, "method": method, "lines": request_lines(method, target, fields)}
-        if not isinstance(body, bytes) or body:
+        if not isinstance(body, bytes):
+            args["body"] = stream(body)
+        elif body:
             args["body"] = body
         is_safe = method in _SAFE
         if is_safe and self._is_hedged and "body" not in args:

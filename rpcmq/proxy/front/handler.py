@@ -115,11 +115,11 @@ class Handler:
         asked = _Asked(head, site, exchange.peer, now)
         key = cache_key(head, self._policy)
         stored = self._store.find(key)
-        decision = decide(head, stored, now, self._policy)
+        decision = decide(head, stored, now, self._policy, key)
         if self._tiers is not None and stored and not (isinstance(decision, Serve) and decision.revalidate is None):
             # Another process may have stored something newer.
             stored = self._tiers.find_shared(key)
-            decision = decide(head, stored, now, self._policy)
+            decision = decide(head, stored, now, self._policy, key)
         if isinstance(decision, Serve):
             is_for_all = request.is_plain and len(stored) == 1 and not decision.entry.selecting
             # It is kept to the end of this second, in which it must not become stale.
@@ -129,7 +129,7 @@ class Handler:
                     self._revalidate(decision.revalidate, asked)
                     return "stale"
                 return "hit"
-            decision = decide(head, (), now, self._policy)
+            decision = decide(head, (), now, self._policy, key)
         if isinstance(decision, Answer):
             exchange.send(decision.response, decision.body)
             return "none"
@@ -232,7 +232,7 @@ class Handler:
         body: bytes | Iterable[bytes] = _body_of(exchange) if exchange is not None else b""
         share_key = forward.key if may_share else ""
         # A response to a request from before a purge is not shared with one from after it.
-        mark = repr(self._purges.last_at)
+        mark = repr(self._purges.last_at) if may_share else ""
         return self._fetching.ask(site.name, request.method, request.target, fields, body, share_key, mark)
 
     def _deliver(
@@ -310,7 +310,6 @@ def _body_of(exchange: Exchange) -> bytes | Iterable[bytes]:
 
 
 def _after(first: list[bytes], pieces: Iterator[bytes]) -> Iterator[bytes]:
-    # A generator: other iterators are no streams to a client of rpcmq.
     yield b"".join(first)
     first.clear()
     yield from pieces

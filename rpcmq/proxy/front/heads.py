@@ -25,7 +25,7 @@ _NEVER_ALIASED = frozenset(("connection", "transfer-encoding"))
 def request_head(exchange: Exchange) -> RequestHead:
     """Return the head of a request, without the fields that are about the client's connection by name."""
     request = exchange.request
-    headers = Headers((name.decode("latin-1"), value.decode("latin-1")) for name, value in request.headers)
+    headers = Headers([(name.decode("latin-1"), value.decode("latin-1")) for name, value in request.headers])
     return RequestHead(
         request.method.decode("latin-1"),
         request.target.decode("latin-1"),

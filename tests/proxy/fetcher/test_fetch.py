@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import socket
 import struct
 from collections.abc import Callable, Iterator
@@ -17,6 +18,7 @@ from gevent.server import StreamServer
 from rpcmq.proxy.fetcher.fetch import Fetched, FetchFailed, fetch, request_head, request_lines
 from rpcmq.proxy.fetcher.health import HealthChecks
 from rpcmq.proxy.fetcher.origins import Origins
+from rpcmq.proxy.fetcher.responses import ResponseParser
 from rpcmq.proxy.http.errors import TruncatedBody
 from rpcmq.proxy.http.exchange import Exchange
 from rpcmq.proxy.http.limits import Limits
@@ -73,6 +75,20 @@ def test_a_connection_is_used_again(start: Callable[..., Origin]) -> None:
     assert [got(origins) for _ in range(5)] == [(200, b"hello")] * 5
     assert origin.server is not None and origin.server.counters.accepted == 1
     assert [origin.in_flight for origin in origins.all] == [0]
+    origins.close()
+
+
+def test_a_response_leaves_nothing_to_the_collector_of_cycles(start: Callable[..., Origin]) -> None:
+    origins = origins_of(start(saying(b"hello")).url)
+    got(origins)
+    gc.collect()
+    before = sum(type(each) is ResponseParser for each in gc.get_objects())
+    gc.disable()
+    try:
+        got(origins)
+        assert sum(type(each) is ResponseParser for each in gc.get_objects()) <= before
+    finally:
+        gc.enable()
     origins.close()
 
 
