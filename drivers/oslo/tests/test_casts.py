@@ -79,12 +79,10 @@ def test_a_busy_server_is_given_no_more_casts_than_it_has_workers(serve: Make, c
 
 def test_retries_are_counted_where_there_is_no_router(conf: Any, client: Make, transport: Make) -> None:
     nowhere = transport("rpcmq://127.0.0.1:1/")
-    began = time.monotonic()
     with pytest.raises(oslo_messaging.MessageDeliveryFailure, match=r"tell to openstack/compute: .*retry=0"):
         client(over=nowhere, retry=0).cast({}, "tell", n=1)
     with pytest.raises(oslo_messaging.MessageDeliveryFailure, match="retry=1"):
         client(over=nowhere, retry=1, timeout=60).call({}, "tell", n=1)
-    assert time.monotonic() - began < 30
     with pytest.raises(oslo_messaging.MessagingTimeout, match="tell to openstack/compute: "):
         client(over=nowhere, timeout=0.5).call({}, "tell", n=1)
 
@@ -170,9 +168,9 @@ def test_a_silent_router_does_not_hold_a_call_beyond_its_timeout(
 ) -> None:
     over = transport(own_router.url)
     serve(Endpoint(), over=over)
-    caller = client(over=over, timeout=1)
+    caller = client(over=over, timeout=60)
     assert caller.call({}, "tell", n=0) == 0
     own_router.signal(signal.SIGSTOP)
     with pytest.raises(oslo_messaging.MessagingTimeout):
-        caller.call({}, "tell", n=1)
+        caller.prepare(timeout=1).call({}, "tell", n=1)
     own_router.signal(signal.SIGCONT)

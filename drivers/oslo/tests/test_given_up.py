@@ -23,26 +23,33 @@ Start = Callable[..., Future[Any]]
 @pytest.fixture
 def own_router() -> Iterator[Router]:
     """A router of this test alone, which soon takes silent processes for lost."""
-    patience = {"heartbeat": "0.5", "unresponsive": "1.5", "lost": "3", "resume": "0.1"}
+    patience = {"heartbeat": "0.5", "unresponsive": "4", "lost": "6", "resume": "0.1"}
     with Router(**{f"link_{name}_seconds": seconds for name, seconds in patience.items()}) as router:
         yield router
 
 
+@pytest.fixture
+def stopped() -> Iterator[Router]:
+    """A router of this test alone, which may be stopped."""
+    with Router() as router:
+        yield router
+
+
 def test_a_cast_returns_when_the_router_has_it(
-    own_router: Router, transport: Make, client: Make, serve: Make, in_thread: Start
+    stopped: Router, transport: Make, client: Make, serve: Make, in_thread: Start
 ) -> None:
-    over = transport(own_router.url)
+    over = transport(stopped.url)
     endpoint = Endpoint()
     serve(endpoint, over=over)
     caller = client(over=over)
     assert caller.call({}, "tell", n=0) == 0
-    own_router.signal(signal.SIGSTOP)
+    stopped.signal(signal.SIGSTOP)
     target = oslo_messaging.Target(topic="compute")
     waits = [in_thread(caller.cast, {}, "tell", n=1), in_thread(caller.prepare(fanout=True).cast, {}, "tell", n=2)]
     with pytest.raises(MessagingTimeout, match=r"tell to openstack/compute: the router has not confirmed"):
         over._driver.send(target, {}, {"method": "tell", "args": {"n": 3}}, timeout=0.5)
     assert not any(each.done() for each in waits)
-    own_router.signal(signal.SIGCONT)
+    stopped.signal(signal.SIGCONT)
     for each in waits:
         each.result(60)
     eventually(lambda: {1, 2} <= set(endpoint.seen))
@@ -133,5 +140,5 @@ def test_cleanup_twice_and_while_a_call_waits(conf: Any, router: Router, in_thre
     eventually(lambda: queued(router, "cleaned") == 1)
     transport.cleanup()
     with pytest.raises(oslo_messaging.MessagingException):
-        waiting.result(30)
+        waiting.result(60)
     transport.cleanup()

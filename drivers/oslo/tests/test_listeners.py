@@ -33,7 +33,7 @@ def test_replies_go_out_between_stop_and_wait(serve: Make, client: Make, in_thre
     assert 9 not in endpoint.seen
     endpoint.go_on.set()
     server.wait()
-    assert [call.result(30) for call in calls] == [0, 1, 2]
+    assert [call.result(60) for call in calls] == [0, 1, 2]
 
 
 @pytest.mark.skipif(IS_PATCHED, reason="a thread of the system cannot call what green threads run")
@@ -59,7 +59,7 @@ def test_a_callback_that_waits_holds_up_nobody_else(transport: Make, serve: Make
 
     def wait(messages: list[Any]) -> None:
         begun.set()
-        go_on.wait(60)
+        go_on.wait(120)
 
     listener = shared._driver.listen(
         oslo_messaging.Target(topic="waits", server="node-1", exchange="openstack"), 1, None
@@ -67,9 +67,9 @@ def test_a_callback_that_waits_holds_up_nobody_else(transport: Make, serve: Make
     listener.start(wait)
     try:
         client("waits", over=shared).cast({}, "tell", n=1)
-        assert begun.wait(30)
+        assert begun.wait(60)
         serve(Endpoint(), topic="beside", over=shared)
-        assert client("beside", over=shared, timeout=20).call({}, "tell", n=2) == 2
+        assert client("beside", over=shared, timeout=60).call({}, "tell", n=2) == 2
     finally:
         go_on.set()
         listener.stop()
@@ -86,13 +86,17 @@ def test_a_call_whose_caller_has_given_up_is_not_begun(
     caller = client("slow", timeout=60)
     first = in_thread(caller.call, {}, "hold", n=1)
     eventually(lambda: endpoint.seen == [1])
-    given_up = in_thread(caller.prepare(timeout=5).call, {}, "tell", n=2)
-    eventually(lambda: topic_of(router, "slow")["in_flight"] == 2)
-    with pytest.raises(MessagingTimeout):
-        given_up.result(60)
+
+    def has_been_given() -> bool:
+        with pytest.raises(MessagingTimeout):
+            caller.prepare(timeout=1).call({}, "tell", n=2)
+        return bool(topic_of(router, "slow")["in_flight"] == 2)
+
+    # A router that a busy machine holds up gives it to nobody in that time.
+    assert any(has_been_given() for _ in range(20))
     with caplog.at_level(logging.WARNING):
         endpoint.go_on.set()
-        assert first.result(30) == 1
+        assert first.result(60) == 1
         assert caller.call({}, "tell", n=3) == 3
     assert endpoint.seen == [1, 3]
     (told,) = [each for each in caplog.records if each.name == "oslo_messaging.rpc.server"]
@@ -121,14 +125,14 @@ def test_what_a_killed_server_has_not_begun_goes_to_another(serve: Make, client:
 def test_a_call_whose_server_is_killed_ends_with_the_reason_before_its_timeout(
     client: Make, in_thread: Make, router: Router
 ) -> None:
-    caller = client("killed", timeout=60)
+    caller = client("killed", timeout=100)
     with program("server", "native", router.url, "killed", "node-1") as doomed:
         doomed.expect("listening")
         call = in_thread(caller.call, {}, "hold", n=1)
         doomed.expect("began 1")
         doomed.kill()
         with pytest.raises(MessagingTimeout, match="hold to openstack/killed: "):
-            call.result(30)
+            call.result(80)
 
 
 def test_after_stop_the_server_is_given_nothing(conf: Any, router: Router) -> None:

@@ -12,8 +12,6 @@ import pytest
 from processes import Process, Router, await_mesh, eventually, program, routers_of_mesh
 
 METHODS = ("ask", "tell", "spread", "owe")
-#: Casts of a client whose end its router may not have told it yet, at one in ten milliseconds.
-_DOUBTFUL = 50
 
 
 @pytest.fixture
@@ -62,8 +60,8 @@ def test_everything_goes_on_when_each_router_in_turn_is_killed(kind: str, router
         for method in ("ask", "tell"):
             eventually(lambda method=method: set(heard(method)) >= set(sent["seen"][method]))
             assert sorted(set(heard(method))) == sent["seen"][method], f"{method} that was not sent"
-        calls, casts, copies = (Counter(heard(method)) for method in ("ask", "tell", "spread"))
-        assert max(calls.values()) == 1
-        assert max(copies.values()) <= len(servers)
-        # A server may have begun one of the last moments before its sender's router was killed, who was not told so.
-        assert sum(count - 1 for count in casts.values()) <= _DOUBTFUL * len(routers)
+        assert max(Counter(heard("ask")).values()) == 1
+        # Its sender was not told of what a server had begun in the last moments of a router: another one runs it, too.
+        for server in servers:
+            for method in ("tell", "spread", "owe"):
+                assert max(Counter(report(server)["seen"][method]).values(), default=1) == 1, f"{method} in one server"

@@ -187,7 +187,7 @@ def test_batches_are_full_or_have_waited(notifier: Make, listen: Make) -> None:
     notify, endpoint = notifier("batches"), Batches()
     for n in range(7):
         notify(n)
-    listen("batches", endpoint, batch_size=3, batch_timeout=3)
+    listen("batches", endpoint, batch_size=3, batch_timeout=10)
     eventually(lambda: sorted(endpoint.seen) == list(range(7)))
     assert sorted(endpoint.sizes) == [1, 3, 3]
 

@@ -6,7 +6,10 @@ To be imported first, and :func:`become` to be called before anything else is.
 from __future__ import annotations
 
 import sys
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 def become(kind: str) -> None:
@@ -36,6 +39,19 @@ def begin_child(kind: str) -> None:
 
         # The parent's would be shared.
         eventlet.hubs.use_hub()
+
+
+def unless_held_up(use: Callable[[], T], text: str) -> T:
+    """Do ``use``; some times again if it ends with a timeout of ``text``, for a busy machine may hold up anybody."""
+    from oslo_messaging import MessagingTimeout
+
+    for _ in range(4):
+        try:
+            return use()
+        except MessagingTimeout as error:
+            if text not in str(error):
+                raise
+    return use()
 
 
 def transport(url: str) -> Any:

@@ -1,4 +1,7 @@
-"""Listens to notifications as a member of a pool, and puts all of them back. Arguments: url, topic, pool."""
+"""Listens to notifications as a member of a pool, and puts all of them back. Arguments: url, topic, pool.
+
+With "hold" as a further one it holds what it is given.
+"""
 
 import sys
 import threading
@@ -14,12 +17,19 @@ class PutsBack:
         return oslo_messaging.NotificationResult.REQUEUE
 
 
-url, topic, pool = sys.argv[1:]
+class Holds:
+    def info(self, ctxt, publisher_id, event_type, payload, metadata):
+        print("has", payload["n"], flush=True)
+        threading.Event().wait()
+
+
+url, topic, pool, *options = sys.argv[1:]
 conf = cfg.ConfigOpts()
 conffixture.ConfFixture(conf)
 conf([])
 transport = oslo_messaging.get_notification_transport(conf, url)
 target = oslo_messaging.Target(topic=topic)
-oslo_messaging.get_notification_listener(transport, [target], [PutsBack()], allow_requeue=True, pool=pool).start()
+endpoint = Holds() if options else PutsBack()
+oslo_messaging.get_notification_listener(transport, [target], [endpoint], allow_requeue=True, pool=pool).start()
 print("listening", flush=True)
 threading.Event().wait()

@@ -60,7 +60,8 @@ for caller in callers:
 for caller in callers:
     caller.join()
 print(sorted(answers) == [2 * n + 1 for n in range(20)], flush=True)
-print(client.prepare(call_monitor_timeout=2).call({}, "wait", seconds=3), flush=True)
+monitored = client.prepare(call_monitor_timeout=2)
+print(kinds.unless_held_up(lambda: monitored.call({}, "wait", seconds=3), "no sign of life"), flush=True)
 before = ticks
 try:
     client.prepare(server="nobody", timeout=1).call({}, "double", n=1)
