@@ -15,7 +15,7 @@ from pathlib import Path
 from time import perf_counter, sleep
 
 from benchmarks.children import Child
-from benchmarks.openstack_brokers import OURS, RABBIT, Broker, brokers, oslo_child
+from benchmarks.openstack_brokers import MESH, OURS, RABBIT, Broker, TwoRouters, brokers, oslo_child
 from benchmarks.openstack_ends import ask, load, serve
 from benchmarks.queue_cost import Cost, alone
 from benchmarks.report import Benchmark, Options, Row, Target
@@ -58,14 +58,15 @@ def run_casts(options: Options) -> list[Row]:
 
 
 def run_kill(options: Options) -> list[Row]:
-    """Each round kills both brokers, of fresh processes; the router is kept away as long as RabbitMQ takes to start."""
+    """Each round kills the brokers, of fresh processes; routers are kept away as long as RabbitMQ takes to start."""
     away = _AWAY
     rows: dict[str, Row] = {}
     for _ in range(options.rounds):
-        for name, new in brokers(options.notice).items():
+        for name, new in (*brokers(options.notice).items(), (MESH, TwoRouters)):
             with new() as broker, _ends(broker, load) as (server, loading):
                 sample = _killed(broker, server, loading, 0.0 if name == RABBIT else away)
-            away = sample["away_s"]
+            if name == RABBIT:
+                away = sample["away_s"]
             rows.setdefault(name, Row(name, "kill -9", [])).samples.append(sample)
     return list(rows.values())
 
@@ -230,6 +231,7 @@ BENCHMARKS = (
             Target("", "casts_failed", ("kill -9",), at_most=0),
             Target("", "lost", ("kill -9",), at_most=0),
             Target("", "doubled", ("kill -9",), at_most=0),
+            *(Target("", metric, ("kill -9",), at_most=0, ours=MESH) for metric in ("calls_failed", "lost", "doubled")),
         ),
     ),
 )

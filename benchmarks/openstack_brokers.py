@@ -13,9 +13,9 @@ from benchmarks.children import Child, ChildFailed, child_of, router
 from benchmarks.queue_cost import Pids, alone, tree
 from benchmarks.rabbitmq import RabbitMq, free_port, has_rabbitmq
 
-__all__ = ["OURS", "RABBIT", "Broker", "brokers", "oslo_child"]
+__all__ = ["MESH", "OURS", "RABBIT", "Broker", "TwoRouters", "brokers", "oslo_child"]
 
-OURS, RABBIT = "rpcmq", "RabbitMQ"
+OURS, RABBIT, MESH = "rpcmq", "RabbitMQ", "rpcmq, two routers"
 _PYTHON = Path(__file__).resolve().parent.parent / ".venv-oslo-18/bin/python"
 #: State of a socket in /proc/net/tcp that listens.
 _LISTENS = "0A"
@@ -99,6 +99,36 @@ class _Router(Broker):
 
     def __exit__(self, *error: object) -> None:
         self.kill()
+
+
+class TwoRouters(_Router):
+    """A router, beside which another one is started before it is killed: whoever uses it goes on there."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._other_port = free_port()
+        self._other = ExitStack()
+        self._has_other = False
+
+    @property
+    def url(self) -> str:
+        return f"rpcmq://127.0.0.1:{self.port},127.0.0.1:{self._other_port}/"
+
+    def kill(self) -> None:
+        """Kill the first one, by which all have come, once both are a mesh."""
+        if not self._has_other:
+            self._start_other()
+        super().kill()
+
+    def _start_other(self) -> None:
+        self._has_other = True
+        listen, peer = (f"tcp://127.0.0.1:{port}" for port in (self._other_port, self.port))
+        other, _ = self._other.enter_context(router(router_listen=listen, router_name="other", mesh_peers=peer))
+        other.line("linked to router")
+
+    def __exit__(self, *error: object) -> None:
+        self._other.close()
+        super().kill()
 
 
 class _Rabbit(Broker):

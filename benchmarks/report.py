@@ -187,7 +187,8 @@ def _judged(benchmark: Benchmark, rows: list[Row]) -> Iterable[str]:
                 continue
             value = ours.value(target.metric) / (theirs.value(target.metric) if theirs else 1)
             limit, bound = ("at least", target.at_least) if target.at_least is not None else ("at most", target.at_most)
-            met = value >= (target.at_least or 0) and value <= (target.at_most or value)
+            met = target.at_least is None or value >= target.at_least
+            met = met and (target.at_most is None or value <= target.at_most)
             what = _UNITS.get(target.metric, (target.metric,))[0]
             found = f"{value:.2f} x that of {target.system}" if theirs else _number(target.metric, value)
             yield (

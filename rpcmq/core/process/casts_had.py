@@ -2,8 +2,9 @@
 
 A consumer may *set aside* each cast until it begins it (:attr:`Registration.sets_aside`). If the session ends before
 that, or the router has taken this process for lost, such a cast is others': it is not begun here, and may be delivered
-here again. Any other one that comes again was had. An idempotent one comes again also where its sender knows of
-nothing: the router that has it delivers it once more where its consumer was at a router that is gone, or away for long.
+here again. So may one that comes again while it is set aside, for its sender may have gone to another router. Any other
+one that comes again was had. An idempotent one comes again also where its sender knows of nothing: the router that has
+it delivers it once more where its consumer was at a router that is gone, or away for long.
 """
 
 from __future__ import annotations
@@ -23,6 +24,11 @@ def had_before(key: bytes, flags: int, registration: Registration, recent: Recen
     """Whether the cast ``key``, which may come again, was had for ``registration``, and is not to run once more."""
     if flags & _IDEMPOTENT:
         recent.look_up_often()
+    waiting = registration.running.get(key)
+    if waiting is not None and waiting in registration.set_aside:
+        # Not begun: what has come now counts, for the router that had sent the first one may be gone.
+        registration.set_aside.remove(waiting)
+        return False
     if not recent.is_known(key, registration.group):
         return False
     # One that still runs, of which nobody was told, may be run once more: else it is lost if this process is.

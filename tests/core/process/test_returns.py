@@ -164,3 +164,26 @@ def test_a_consumer_is_doubtful_from_the_welcome_until_the_router_has_it_again(p
     assert resumes(lapsed=True) == [True, True]
     process.connect(boot=6, takes_back=True)
     assert not registration.is_lapsed and not other.is_lapsed
+
+
+@pytest.mark.parametrize("flags", [Flag.IDEMPOTENT, Flag.IDEMPOTENT | Flag.RESENT])
+def test_what_waits_gives_way_to_what_comes_again(process: Process, flags: int) -> None:
+    """Of a cast that is set aside its sender may have told another router, and it is that one's then."""
+    registration = process.register()
+    task = process.deliver(Kind.CAST, flags=Flag.IDEMPOTENT)
+    assert task is not None
+    registration.set_aside.add(task)
+    again = process.deliver(Kind.CAST, key=task.key, hops=1, flags=flags)
+    assert again is not None and registration.running == {task.key: again}
+    assert not registration.set_aside and not task.is_wanted
+    assert not process.serving.give_back(task)
+    process.serving.settle(0.0, again, Outcome.OK)
+    (message,) = process.sent()
+    assert message[KIND_AT] == Kind.SETTLE
+
+
+def test_what_was_begun_does_not_run_once_more_for_another_router(process: Process) -> None:
+    process.register()
+    task = process.deliver(Kind.CAST, flags=Flag.IDEMPOTENT)
+    assert task is not None
+    assert process.deliver(Kind.CAST, key=task.key, hops=1, flags=Flag.IDEMPOTENT | Flag.RESENT) is None

@@ -206,6 +206,8 @@ class Hosting(MeshPart):
     def _replaced(self, request: Forwarded, stamp: bytes) -> None:
         """Its consumer has ``request`` for this router now, a later owner with ``stamp``."""
         self._tell_later(request.owner, request.destination, request.key, stamp)
+        if not request.is_call:
+            _end_cast(request, Outcome.CANCELLED)
 
     def _tell_later(self, owner: Link, destination: Destination, key: bytes, stamp: bytes) -> None:
         """Tell the router at ``owner`` that a message has a later owner, with ``stamp``: it gives the message up."""
@@ -284,9 +286,7 @@ class Hosting(MeshPart):
             if request.is_call:
                 self._requests.finish(now, request, Outcome.LINK_LOST)
             else:
-                request.outcome = int(Outcome.LINK_LOST)
-                request.usage.size_bytes -= request.charge
-                request.charge = 0
+                _end_cast(request, Outcome.LINK_LOST)
         gone = delivery.consumer.link
         name, word = ConsumerName(gone.origin, gone.identity), _NOT_STARTED
         if not is_unsent:
@@ -339,6 +339,13 @@ class Hosting(MeshPart):
         """Nothing is kept for it."""
         self._rooms.forget(now, neighbour.link)
         self._refusing.pop(neighbour.link, None)
+
+
+def _end_cast(request: Forwarded, outcome: Outcome) -> None:
+    """End a cast of another router here: that one is told, or need not be."""
+    request.outcome = int(outcome)
+    request.usage.size_bytes -= request.charge
+    request.charge = 0
 
 
 def _stamp_of(delivery: Delivery) -> bytes:

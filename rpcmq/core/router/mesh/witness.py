@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import inf
 
 from rpcmq.core.router.forwarded import Forwarded
-from rpcmq.core.router.least_busy import ALONE
 from rpcmq.core.router.mesh.consumer_names import in_one_message
 from rpcmq.core.router.mesh.departed import Departed
 from rpcmq.core.router.mesh.fence_news import FenceNews, send_fences
@@ -19,7 +18,7 @@ from rpcmq.core.router.mesh.fences import Fence, Fences, PlaceKey, group_of_plac
 from rpcmq.core.router.mesh.part import MeshContext
 from rpcmq.core.router.mesh.places import Place, Tag, address_of_place
 from rpcmq.core.router.method_statistics import Statistics
-from rpcmq.core.router.model import Consumer, Delivery, Destination, Link, Request, Server, Topic
+from rpcmq.core.router.model import Consumer, Destination, Link, Request, Server, Topic
 from rpcmq.core.router.turns import TURN_STEPS
 from rpcmq.core.router.usage import MESSAGE_OVERHEAD
 from rpcmq.errors import Outcome
@@ -254,7 +253,7 @@ class Witness:
             owner.calls[key] = request
             self._requests.calls_in_flight += 1
             self._requests.deadlines.arm(request, now + self._context.node.settings.max_ttl_seconds)
-        self._give(now, request, consumer, fence.stamp[1])
+        self._dispatch.deliveries.note_given(now, request, consumer, fence.stamp[1])
 
     def attach(self, now: float, request: Request, consumer: Consumer, stamp: bytes) -> None:
         """``consumer`` has ``request``, which this router owns."""
@@ -263,15 +262,7 @@ class Witness:
         if request.queue is not None:
             request.queue.remove(request)
         self.displace(now, consumer, request.key)
-        self._give(now, request, consumer, stamp[1])
-
-    def _give(self, now: float, request: Request, consumer: Consumer, attempt: int) -> None:
-        delivery = Delivery()
-        delivery.request, delivery.consumer, delivery.attempt = request, consumer, attempt
-        delivery.dispatched_at, delivery.earlier = now, request.delivery
-        request.delivery = consumer.in_flight[request.key] = delivery
-        if consumer.level != ALONE:
-            consumer.topic.ready.move(consumer)
+        self._dispatch.deliveries.note_given(now, request, consumer, stamp[1])
 
     def displace(self, now: float, consumer: Consumer, key: bytes) -> None:
         """Forget an earlier delivery of the same message: its owner is not the one that counts now."""

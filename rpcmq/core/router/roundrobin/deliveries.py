@@ -107,6 +107,8 @@ class Deliveries:
             Whether ``consumer`` got it; if not it has a message with that key already, and ``request`` has ended.
         """
         former = consumer.in_flight.get(request.key)
+        if former is not None and self._takes_over(now, request, former):
+            return True
         if former is not None and not self._replaces(now, request, former.request):
             self.end_repeated(now, request, former.request, caster)
             return False
@@ -289,6 +291,30 @@ class Deliveries:
         if not old.has_ended:
             self._requests.cancel(now, old)
         return True
+
+    def _takes_over(self, now: float, request: Request, former: Delivery) -> bool:
+        """Whether the consumer of ``former``, which has the cast ``request`` for an earlier owner, has it for this one.
+
+        Else nobody would give it to another consumer where this one gives it back, or is lost.
+        """
+        old = former.request
+        if type(old) is not Forwarded or old.is_call or request.is_call or not request.flags & Flag.IDEMPOTENT:
+            return False
+        if old.has_ended or request.message[STAMP][0] <= old.message[STAMP][0]:
+            return False
+        request.attempts = former.attempt
+        self.on_forwarded_replaced(old, bytes((request.message[STAMP][0], former.attempt)))
+        self.note_given(now, request, former.consumer, former.attempt)
+        return True
+
+    def note_given(self, now: float, request: Request, consumer: Consumer, attempt: int) -> None:
+        """Note that ``consumer`` has ``request``, in that attempt, and need not be sent it."""
+        delivery = Delivery()
+        delivery.request, delivery.consumer, delivery.attempt = request, consumer, attempt
+        delivery.dispatched_at, delivery.earlier = now, request.delivery
+        request.delivery = consumer.in_flight[request.key] = delivery
+        if consumer.level != ALONE:
+            consumer.topic.ready.move(consumer)
 
     def _replaces_waiting(self, now: float, request: Request, old: Request) -> bool:
         """Do as :meth:`_replaces` where ``old`` waits: no consumer can say anything about it."""

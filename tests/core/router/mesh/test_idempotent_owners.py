@@ -6,6 +6,7 @@ import pytest
 
 from rpcmq.core.router.settings import Settings
 from rpcmq.testing.mesh_network import MeshNetwork
+from rpcmq.testing.process import Message, Process
 from rpcmq.wire import Flag, Kind
 from tests.faults.mesh_rest import unrest
 
@@ -126,3 +127,54 @@ def test_the_later_attempt_of_a_call_goes_to_another_consumer_and_the_former_one
     two.advance(1.0)
     for name in "ab":
         assert unrest(two.router_of(name)) == []
+
+
+@pytest.mark.parametrize("to", ["b", "c"], ids=["its router", "another one"])
+@pytest.mark.parametrize("is_alone", [True, False])
+def test_a_cast_that_is_given_back_after_its_owner_has_died_is_the_later_owners(
+    net: MeshNetwork, to: str, is_alone: bool
+) -> None:
+    node = net.process("node", router="b")
+    node.register("jobs", credit=5)
+    net.advance(1.0)
+    api = net.process("api", router="a", keeps=True)
+    cast = api.cast("jobs", flags=FLAGS)
+    net.advance(0.1)
+    first = node.take(Kind.CAST)
+    processes = [node]
+    if not is_alone:
+        processes.append(net.process("other", router="b"))
+        processes[1].register("jobs", credit=5)
+        net.advance(0.5)
+    net.hosts["a"].kill()
+    api.move(to)
+    api._message(Kind.CAST, "jobs", "", b"", key=cast.key, hops=1, flags=FLAGS | Flag.RESENT)
+    net.advance(0.1)
+    assert delivered(api) == 0
+    given = taken(*processes)
+    if node not in [each for each, _ in given]:
+        give_back(node, first)
+    net.advance(0.1)
+    given += taken(*processes)
+    ((taker, message),) = given
+    taker.settle(message)
+    net.advance(60.0)
+    assert delivered(api) == 1
+    assert taken(*processes) == []
+    for name in "bc":
+        assert unrest(net.router_of(name)) == []
+        assert not net.router_of(name).dispatch.requests.drops.totals
+
+
+def taken(*processes: Process) -> list[tuple[Process, Message]]:
+    return [(each, message) for each in processes for message in each.got(Kind.CAST)]
+
+
+def give_back(node: Process, message: Message) -> None:
+    header = message.header
+    node.send(Kind.GIVE_BACK, key=message.key, hops=header.hops, attempt=header.attempt, consumer=header.consumer)
+
+
+def delivered(process: Process) -> int:
+    """The number of casts that it has been told it need not keep any more."""
+    return sum(len(message.payload) // 8 for message in process.inbox if message.kind is Kind.DELIVERED)
