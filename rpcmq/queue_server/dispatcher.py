@@ -150,7 +150,7 @@ class Dispatcher:
         try:
             answer = answer_of(result)
             if not answer.is_begun:
-                # Its worker has heard nothing for long, and may be given it again before it does.
+                # Its worker has heard nothing for long, and may be given it again before it does; or it has expired.
                 gevent.spawn_later(_PAUSE, self._offer_again, number, given)
                 return
             self._answered(given, answer)
@@ -190,12 +190,14 @@ class Dispatcher:
 
     def _order(self, given: Given, tell: bool) -> WorkOrder:
         item, message = given.item, Message.from_bytes(given.message)
-        age = max(0.0, self._queue.wall(monotonic()) - item.at) / 1000
+        wall = self._queue.wall(monotonic())
+        age = max(0.0, wall - item.at) / 1000
+        unwanted_left = max(0.0, LONGEST - (given.expires - wall) / 1000) if given.expires else 0.0
         return WorkOrder(
             self._queue.name, self._owner, id_of(item), given.attempt, given.fence, age, self._queue.policy.lease,
             # Who puts checks it; but in a database anybody may write, and no item stops the others of its queue.
             str(message.method, "utf-8", "replace"), message.format, message.body, tell, given.keep_result > 0,
-            given.is_last,
+            given.is_last, unwanted_left,
         )  # fmt: skip
 
     def _answered(self, given: Given, answer: WorkAnswer) -> None:

@@ -35,6 +35,10 @@ _JSON = int(Format.JSON)
 _LONGEST = 16_000
 
 
+class Expired(Exception):
+    """Nobody wants the item any more: it was longer on its way than that."""
+
+
 class Attempt:
     """One attempt.
 
@@ -44,18 +48,18 @@ class Attempt:
         process: the engines of the link by which it came.
 
     Raises:
-        ToldFailure: its lease is over, so that it is not to be begun here.
+        ToldFailure: its lease is over, or nobody wants it any more, so that it is not to be begun here.
     """
 
     def __init__(self, order: Sequence[Any], task: Task, request: Request, process: Process) -> None:
-        epoch, counter = order[4]
-        self.order = WorkOrder._make((*order[:4], (epoch, counter), *order[5 : len(WorkOrder._fields)]))
+        self.order = WorkOrder.of(order)
         self._process = process
         self._begun = monotonic()
         lease, pulse = self.order.lease, process.uplink.pulse
         asks_more = pulse.at_most(lease / _QUESTIONS)
         self.item = Item(self.order, partial(_remaining, pulse, task, lease))
         self._check_lease()
+        self._check_wanted(request.remaining)
         if self.order.tell or asks_more:
             request.progress(None)
         set_current_item(self.item)
@@ -69,9 +73,23 @@ class Attempt:
         try:
             self.item.check()
         except LeaseLost as error:
-            raise ToldFailure(
-                self._answer(FAILED, str(error))._replace(is_begun=False), error, True, self._told(False)
-            ) from None
+            raise self._not_begun(error) from None
+
+    def _check_wanted(self, left: float | None) -> None:
+        """Hand the item back, not begun, where it has expired on its way.
+
+        Args:
+            left: seconds that its call has.
+
+        Raises:
+            ToldFailure: so it is.
+        """
+        if self.order.unwanted_left and left is not None and left <= self.order.unwanted_left:
+            raise self._not_begun(Expired("nobody wants it any more"))
+
+    def _not_begun(self, error: Exception) -> ToldFailure:
+        answer = self._answer(FAILED, str(error))._replace(is_begun=False)
+        return ToldFailure(answer, error, True, self._told(False))
 
     def _told(self, is_dead: bool) -> FailedItem:
         return FailedItem(self.order.queue, self.order.id, self.order.attempt, is_dead)
@@ -153,7 +171,7 @@ def begun(order: Sequence[Any], process_of: Callable[[Task], Process]) -> Attemp
         process_of: the engines of the link by which it came.
 
     Raises:
-        ToldFailure: its lease is over, so that it is not to be begun here.
+        ToldFailure: its lease is over, or nobody wants it any more, so that it is not to be begun here.
     """
     current = handling()
     assert current is not None

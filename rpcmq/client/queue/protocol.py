@@ -152,6 +152,8 @@ class WorkOrder(NamedTuple):
         tell: report that it was begun.
         wants_result: the result is to be sent.
         is_last: if it fails, it is dead, as the settings were when it was given.
+        unwanted_left: nobody wants it any more where the call has no more than so many seconds left, which count also
+            while it waits on its way; 0: it is wanted for as long as that takes.
     """
 
     queue: str
@@ -167,6 +169,14 @@ class WorkOrder(NamedTuple):
     tell: bool
     wants_result: bool
     is_last: bool = False
+    unwanted_left: float = 0.0
+
+    @classmethod
+    def of(cls, values: Sequence[Any]) -> Self:
+        """Read it, without what a later version has added, and with the defaults of what an earlier one lacks."""
+        epoch, counter = values[4]
+        known = [*values[:4], (epoch, counter), *values[5 : len(cls._fields)]]
+        return cls(*known)
 
 
 class WorkAnswer(NamedTuple):
@@ -179,7 +189,8 @@ class WorkAnswer(NamedTuple):
         format, result: of one that is done and whose result is wanted.
         seconds: that the worker has worked at it.
         worker: the identity of its process.
-        is_begun: False: the worker has not begun it, because its lease was over; of what is above only ``text`` counts.
+        is_begun: False: the worker has not begun it, because its lease was over, or nobody wants it any more; of what
+            is above only ``text`` counts.
     """
 
     outcome: str

@@ -31,6 +31,8 @@ class Given(NamedTuple):
     keep_result: int = 0
     #: If it fails, it is dead, as the settings are now.
     is_last: bool = False
+    #: Milliseconds of the wall clock after which nobody wants it; 0: for ever.
+    expires: int = 0
 
     def is_end(self, outcome: str) -> bool:
         """Whether its worker knows that it is dead when it has ended so."""

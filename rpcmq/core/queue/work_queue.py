@@ -222,14 +222,14 @@ class WorkQueue:
 
     def _give(self, now: float, item: Stored, envelope: Envelope) -> Given:
         story, fence = Story.from_bytes(item.state), (self._epoch, next(self._counter))
-        is_last, message = story.failures + 1 >= self._policy.attempts, envelope.message
-        given = Given(item, fence, story.attempts + 1, message, envelope.series, now, envelope.keep_result, is_last)
-        self._given[fence] = given
-        if given.series:
-            self._series.begin(given.series)
-        if envelope.unique:
+        attempt, is_last = story.attempts + 1, story.failures + 1 >= self._policy.attempts
+        message, expires, series, keep_result, unique = envelope
+        given = self._given[fence] = Given(item, fence, attempt, message, series, now, keep_result, is_last, expires)
+        if series:
+            self._series.begin(series)
+        if unique:
             # Before anything else is said of it, so that its end is never durable without that.
-            self._store.apply([Release(item.lane, item.number, envelope.unique)], lambda verdicts: None)
+            self._store.apply([Release(item.lane, item.number, unique)], lambda verdicts: None)
         self.counters["given"] += 1
         return given
 
