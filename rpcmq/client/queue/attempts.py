@@ -59,7 +59,8 @@ class Attempt:
         asks_more = pulse.at_most(lease / _QUESTIONS)
         self.item = Item(self.order, partial(_remaining, pulse, task, lease))
         self._check_lease()
-        self._check_wanted(request.remaining)
+        if self.order.unwanted_left:
+            self._check_wanted(request.remaining)
         if self.order.tell or asks_more:
             request.progress(None)
         set_current_item(self.item)
@@ -84,7 +85,7 @@ class Attempt:
         Raises:
             ToldFailure: so it is.
         """
-        if self.order.unwanted_left and left is not None and left <= self.order.unwanted_left:
+        if left is not None and left <= self.order.unwanted_left:
             raise self._not_begun(Expired("nobody wants it any more"))
 
     def _not_begun(self, error: Exception) -> ToldFailure:
