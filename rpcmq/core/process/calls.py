@@ -35,6 +35,7 @@ _GRACE = 0.5
 #: Lateness of a tick (seconds) from which on this process was held up: it then gives the router that grace anew.
 _LATE = 0.5
 _STREAM = Flag.STREAM
+_BYTE_CREDIT = Flag.BYTE_CREDIT
 #: Payloads of GRANT: the second one says that the caller is busy.
 _ONE_ITEM, _NO_ITEMS = (1).to_bytes(4), bytes(4)
 
@@ -86,7 +87,7 @@ class Calls:
     @property
     def stream_flags(self) -> int:
         """The flags of a call that may be answered item by item."""
-        return _STREAM | Flag.BYTE_CREDIT if takes_byte_credit(self._uplink) else _STREAM
+        return _STREAM | _BYTE_CREDIT if takes_byte_credit(self._uplink) else _STREAM
 
     # --- verbs -------------------------------------------------------------------------------
 
@@ -105,6 +106,8 @@ class Calls:
     ) -> Call:
         """Send a message whose end ``call`` waits for."""
         timeout = call.timeout
+        if call.flags & _BYTE_CREDIT and not takes_byte_credit(self._uplink):
+            call.flags &= ~_BYTE_CREDIT  # its client has waited for a router since it took `stream_flags`
         call.cancelled = False
         call.key = key = self._uplink.next_key()
         call.message = message = pack(

@@ -123,6 +123,17 @@ def test_a_stream_that_was_started_before_its_router_was_known_does_without():
     assert flags_of(request) == Flag.STREAM and request[KEY] == call.key
 
 
+def test_a_stream_whose_client_has_waited_for_its_router_does_without_too():
+    caller = Caller()
+    caller.uplink.lost(0.0)
+    caller.uplink.router = None
+    flags = caller.calls.stream_flags
+    caller.connect(boot=9)
+    call = Call("compute", flags, 10.0)
+    caller.calls.start(0.0, call, Kind.REQUEST, b"args", address=COMPUTE, method=b"list")
+    assert flags & Flag.BYTE_CREDIT and call.flags == flags_of(call.message) == Flag.STREAM
+
+
 def test_another_consumer_begins_with_what_it_may_send_unasked():
     ends = Ends()
     ends.send_all(1 << 20)
