@@ -115,7 +115,7 @@ class LatencyPolicy:
             return  # Another one was set meanwhile.
         self._problem = ""
         self._put(usual, valid_until)
-        text = f"{path}: the usual times of {len(usual)} methods"
+        text = f"latency policy {path}: the usual times of {len(usual)} methods"
         self._on_note(LogEvent("latency policy", text, "", {"methods": len(usual)}))
 
     def _put(self, usual: dict[_Key, _Times], valid_until: list[tuple[float, _Key]]) -> None:
@@ -125,7 +125,8 @@ class LatencyPolicy:
     def _note_problem(self, problem: str) -> None:
         if problem != self._problem:
             self._problem = problem
-            self._on_note(LogEvent("latency policy refused", f"{problem}; what was known before stays", ""))
+            text = f"latency policy {problem}; what was known before stays"
+            self._on_note(LogEvent("latency policy refused", text, ""))
 
     def _forget_old(self) -> None:
         now = time()

@@ -32,9 +32,11 @@ _OTHERS = "(others)"
 _SUMMARIES = 10
 
 _MINUTE = 60.0
-_LEVELS = dict.fromkeys(
-    ("offence", "denied", "dropped", "key file", "link unresponsive", "mesh problem", "not passed on"), logging.WARNING
-)
+_WARNINGS = (
+    "offence", "denied", "dropped", "key file", "latency policy refused", "link unresponsive", "mesh problem",
+    "not passed on",
+)  # fmt: skip
+_LEVELS = dict.fromkeys(_WARNINGS, logging.WARNING)
 _LEVELS["internal error"] = _LEVELS["node out"] = logging.ERROR
 #: Events that a peer can cause without bound.
 _LIMITED = ("offence", "denied", "internal error")

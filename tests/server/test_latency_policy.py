@@ -89,14 +89,17 @@ def test_it_is_read_at_the_start_and_when_it_changes(watch: Callable[[], Watched
     write_policy(watched.path, policy(30))
     eventually(lambda: watched.p95() == 0.03)
     assert [note.text for note in watched.notes if note.event == "latency policy"] == [
-        f"{watched.path}: the usual times of 1 methods"
+        f"latency policy {watched.path}: the usual times of 1 methods"
     ] * 2
 
 
 def test_it_may_come_later(watch: Callable[[], Watched], capfd: pytest.CaptureFixture[str]) -> None:
     watched = watch()
     eventually(
-        lambda: watched.refusals() == [f"{watched.path}: No such file or directory; what was known before stays"]
+        lambda: (
+            watched.refusals()
+            == [f"latency policy {watched.path}: No such file or directory; what was known before stays"]
+        )
     )
     write_policy(watched.path, policy(20))
     eventually(lambda: watched.p95() == 0.02)
@@ -207,7 +210,7 @@ def test_a_file_that_makes_the_reader_fail_is_told_once_and_the_next_one_is_read
         looks = watched.looks(patch)
         eventually(lambda: len(looks) >= 3)
     assert len(read) == 1 and watched.refusals() == [
-        f"{watched.path}: MemoryError: no more; what was known before stays"
+        f"latency policy {watched.path}: MemoryError: no more; what was known before stays"
     ]
     write_policy(watched.path, policy(30))
     eventually(lambda: watched.p95() == 0.03)
@@ -233,7 +236,7 @@ def test_what_is_no_file_is_not_waited_for(
     os.mkfifo(tmp_path / "pipe")
     make(tmp_path / "policy.json")
     watched = watch()
-    eventually(lambda: watched.refusals() == [f"{watched.path}: {text}; what was known before stays"])
+    eventually(lambda: watched.refusals() == [f"latency policy {watched.path}: {text}; what was known before stays"])
     # And a link to a file is an ordinary way to have one.
     write_policy(tmp_path / "other.json", policy(20))
     (tmp_path / "link").symlink_to("other.json")
