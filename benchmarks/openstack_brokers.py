@@ -21,6 +21,8 @@ _PYTHON = Path(__file__).resolve().parent.parent / ".venv-oslo-18/bin/python"
 _LISTENS = "0A"
 #: Longest wait for a port (seconds), and the pause between two looks.
 _PATIENCE, _LOOK_AGAIN = 60.0, 0.002
+#: Seconds after which a router has started: more than ``router.recovery_seconds``.
+_STARTED = 4.0
 
 
 class Broker(ABC):
@@ -125,6 +127,8 @@ class TwoRouters(_Router):
         listen, peer = (f"tcp://127.0.0.1:{port}" for port in (self._other_port, self.port))
         other, _ = self._other.enter_context(router(router_listen=listen, router_name="other", mesh_peers=peer))
         other.line("linked to router")
+        # Its first seconds, in which it waits for processes of an earlier life, are over then.
+        sleep(_STARTED)
 
     def __exit__(self, *error: object) -> None:
         self._other.close()
