@@ -293,13 +293,13 @@ class StoreProcess:
         self._unsent = [frame(ticket, letter, content) for ticket, (letter, content, _) in self._open.items()]
         self._has_unsent.set()
         sender, beats = gevent.spawn(self._send, ours), gevent.spawn(self._beat)
-        try:
-            self._receive(ours)
-        finally:
-            self._idle_peer = self._peer = None
-            beats.kill()
-            sender.kill()
-            ours.close()
+        with closing(ours):  # also where whoever closes the store ends this greenlet while it waits for the two
+            try:
+                self._receive(ours)
+            finally:
+                self._idle_peer = self._peer = None
+                beats.kill()
+                sender.kill()
         code = process.wait()
         if self._refusal:
             return False
