@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
+from typing import Any
 
 from rpcmq.client.queue.protocol import FIRST_MARK, MOST_ITEMS, PRIORITIES
 from rpcmq.core.queue.dead_items import Progress
@@ -64,10 +65,7 @@ def progress_at(mark: object) -> Progress:
     """
     if mark is None:
         return Progress()
-    numbers = list(mark) if isinstance(mark, (list, tuple)) else []
-    if len(numbers) != len(FIRST_MARK) or not _are_numbers(numbers):
-        raise ValueError(f"mark must be that of an earlier answer, not {short_repr(mark)}")
-    until, *after = numbers
+    until, *after = _numbers(mark, len(FIRST_MARK), "mark must be that of an earlier answer")
     return Progress(_PART, until, Position(*after))
 
 
@@ -79,10 +77,14 @@ def position_at(mark: object) -> Position:
     """
     if mark is None:
         return Position()
+    return Position(*_numbers(mark, len(Position._fields), "after must be the mark of a dead item"))
+
+
+def _numbers(mark: object, count: int, rule: str) -> list[Any]:
     numbers = list(mark) if isinstance(mark, (list, tuple)) else []
-    if len(numbers) != len(Position._fields) or not _are_numbers(numbers):
-        raise ValueError(f"after must be the mark of a dead item, not {short_repr(mark)}")
-    return Position(*numbers)
+    if len(numbers) != count or not _are_numbers(numbers):
+        raise ValueError(f"{rule}, not {short_repr(mark)}")
+    return numbers
 
 
 def _are_numbers(values: list[object]) -> bool:

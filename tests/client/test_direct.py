@@ -21,6 +21,7 @@ from rpcmq.core.process.uplink import Uplink
 from rpcmq.errors import CallTimeout, LinkLost, Outcome, RouterUnreachable, UsageError
 from rpcmq.testing import eventually
 from rpcmq.transport.batches import BatchSocket, new_context
+from rpcmq.transport.unidentified import UnidentifiedConnections
 from rpcmq.wire import Address, Kind, body_of, control, pack
 from rpcmq.wire.bodies import HelloBody
 from tests.client.endpoints import Compute
@@ -221,6 +222,14 @@ def test_hellos_that_wait_for_an_introduction_are_bounded():
 @pytest.mark.own_hub
 def test_an_introduction_that_comes_after_the_peer_costs_no_direct_link(router, client, serve, monkeypatch):
     monkeypatch.setattr("rpcmq.transport.peer_socket._HELLO_SECONDS", 2.0)
+    looks = [0.0]
+    close_expired = UnidentifiedConnections.close_expired
+
+    def looked(self: UnidentifiedConnections, now: float) -> None:
+        close_expired(self, now)
+        looks.append(now)
+
+    monkeypatch.setattr(UnidentifiedConnections, "close_expired", looked)
     service = serve(Compute(), direct=True)
     peers = service.client.process.direct._peers
     announce = peers.announce
@@ -231,7 +240,9 @@ def test_an_introduction_that_comes_after_the_peer_costs_no_direct_link(router, 
         service.client.process.direct.schedule()
 
     assert client.call(None, "compute", message_of("add", a=1), direct=True) == 1
-    gevent.sleep(3.0)  # longer than a connection without a ticket is borne
+    # Until it is looked for connections that have shown no ticket for so long.
+    since = monotonic()
+    eventually(lambda: looks[-1] > since + 2.0, 60)
     # The connection is not taken for one that showed no ticket.
     assert client.call(None, "compute", message_of("add", a=2), direct=True) == 2
     assert calls_seen_by(router) == 0 and not client.process.direct.fallbacks

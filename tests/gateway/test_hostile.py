@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator
+from time import monotonic
 from typing import Any
 
 import gevent
@@ -23,12 +24,16 @@ MIB = 1 << 20
 
 def at_rest(look: Callable[[], int]) -> int:
     """Wait until ``look`` gives the same for a second, and return that."""
-    found = look()
-    while True:
-        gevent.sleep(1.0)
-        if (later := look()) == found:
-            return found
-        found = later
+    since, found = monotonic(), look()
+
+    def is_at_rest() -> bool:
+        nonlocal since, found
+        if (later := look()) != found:
+            since, found = monotonic(), later
+        return monotonic() - since >= 1.0
+
+    eventually(is_at_rest, SECONDS)
+    return found
 
 
 @pytest.fixture

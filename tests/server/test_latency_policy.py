@@ -189,8 +189,16 @@ def test_a_file_that_is_no_more_set_when_it_is_parsed_does_not_count(
         watched.router.reconfigure(watched.config(""))
 
     monkeypatch.setattr(latency_policy, "policy_in_steps", unset)
-    eventually(lambda: watched.router.config.hedge.policy_file == "")
-    gevent.sleep(0)
+    taken: list[bytes] = []
+    take = latency_policy.LatencyPolicy._take
+
+    def took(self: latency_policy.LatencyPolicy, path: str, data: bytes) -> None:
+        take(self, path, data)
+        taken.append(data)
+
+    monkeypatch.setattr(latency_policy.LatencyPolicy, "_take", took)
+    eventually(lambda: taken)
+    assert watched.router.config.hedge.policy_file == ""
     assert watched.p95() is None and not [note for note in watched.notes if note.event == "latency policy"]
 
 

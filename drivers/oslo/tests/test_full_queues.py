@@ -41,7 +41,7 @@ def full(client: Make) -> Callable[[str], Any]:
 
 
 def is_told_the_reason(caller: Any) -> bool:
-    """Whether a call that waits for room ends with the reason, unless the router is held up at that moment."""
+    """Return whether a call that waits for room ends with the reason, unless the router is held up at that moment."""
 
     def told() -> str:
         with pytest.raises(MessagingTimeout) as caught:

@@ -157,7 +157,7 @@ class InterestTable:
         return {holding.link: state for holding, state in self._entries(key) if holding.is_live}
 
     def had_consumers(self, key: bytes, holdings: Collection[Holding]) -> bool:
-        """Whether one of ``holdings``, which may be void, says that the address with ``key`` had consumers."""
+        """Return whether one of ``holdings``, which may be void, says that the address with ``key`` had consumers."""
         return any(holding in holdings and PlaceState.read(state).consumers for holding, state in self._entries(key))
 
     def groups(self, key: bytes) -> Iterable[bytes]:

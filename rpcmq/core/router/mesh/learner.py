@@ -97,7 +97,7 @@ class Learner:
         return all(source.is_complete or now >= source.since + patience for source in self._sources.values())
 
     def are_on_their_way(self, now: float, destination: Destination) -> bool:
-        """Whether ``destination`` had consumers at a router that is gone since less than ``router.recovery_seconds``.
+        """Return whether ``destination`` had consumers at a router gone for less than ``router.recovery_seconds``.
 
         Their processes live, as far as known, and come to another router.
         """

@@ -293,9 +293,10 @@ class Deliveries:
         return True
 
     def _takes_over(self, now: float, request: Request, former: Delivery) -> bool:
-        """Whether the consumer of ``former``, which has the cast ``request`` for an earlier owner, has it for this one.
+        """Have the consumer of ``former``, which has the cast ``request`` for an earlier owner, have it for this one.
 
-        Else nobody would give it to another consumer where this one gives it back, or is lost.
+        Else nobody would give it to another consumer where this one gives it back, or is lost. Return False if this
+        one is no later owner of a cast of another router.
         """
         old = former.request
         if type(old) is not Forwarded or old.is_call or request.is_call or not request.flags & Flag.IDEMPOTENT:

@@ -41,6 +41,18 @@ def cast_again(api: Process, cast: Call, topic: str = "jobs") -> None:
     api._message(Kind.CAST, topic, "", b"", key=cast.key, hops=1, flags=SENT | AGAIN)
 
 
+def killed_router_of_a_consumer(net: MeshNetwork) -> tuple[Process, Process]:
+    """Kill router ``a``; return a consumer that it had, and a caller at ``b``."""
+    node, api = consumer(net, "a"), net.process("api", router="b")
+    net.hosts["a"].kill()
+    net.advance(8.0)
+    return node, api
+
+
+def mandatory(api: Process, kind: Kind, topic: str = "jobs") -> Call:
+    return api._message(kind, topic, "", b"", flags=Flag.MANDATORY | (Flag.CONFIRM if kind is Kind.CAST else 0))
+
+
 def ends(call: Call) -> list[tuple[Kind, Outcome | None]]:
     return [(m.kind, m.outcome if m.kind is Kind.ERROR else None) for m in call.answers]
 
@@ -107,12 +119,9 @@ def test_each_of_those_that_come_again_waits_for_its_own_consumer_and_they_stay_
 
 @pytest.mark.parametrize("kind", [Kind.CAST, Kind.REQUEST])
 def test_a_new_one_waits_for_the_consumers_of_a_router_that_was_killed(net: MeshNetwork, kind: Kind) -> None:
-    node, api = consumer(net, "a"), net.process("api", router="b")
-    net.hosts["a"].kill()
-    net.advance(8.0)
-    flags = Flag.MANDATORY | (Flag.CONFIRM if kind is Kind.CAST else 0)
-    call = api._message(kind, "jobs", "", b"", flags=flags)
-    other = api._message(Kind.REQUEST, "nobody", "", b"", flags=Flag.MANDATORY)
+    node, api = killed_router_of_a_consumer(net)
+    call = mandatory(api, kind)
+    other = mandatory(api, Kind.REQUEST, "nobody")
     net.advance(0.2)
     assert ends(call) == []
     assert ends(other) == [(Kind.ERROR, Outcome.NO_CONSUMER)], "nobody ever had it: that is told at once"
@@ -126,16 +135,13 @@ def test_a_new_one_waits_for_the_consumers_of_a_router_that_was_killed(net: Mesh
 
 @pytest.mark.parametrize("kind", [Kind.CAST, Kind.REQUEST])
 def test_they_are_waited_for_no_longer_than_the_window_and_nothing_has_run_then(net: MeshNetwork, kind: Kind) -> None:
-    node, api = consumer(net, "a"), net.process("api", router="b")
-    net.hosts["a"].kill()
-    net.advance(8.0)
-    flags = Flag.MANDATORY | (Flag.CONFIRM if kind is Kind.CAST else 0)
-    call = api._message(kind, "jobs", "", b"", flags=flags)
+    node, api = killed_router_of_a_consumer(net)
+    call = mandatory(api, kind)
     net.advance(WINDOW - 0.2)
     assert ends(call) == []
     net.advance(0.5)
     assert ends(call) == [(Kind.ERROR, Outcome.NO_CONSUMER)]
-    at_once = api._message(kind, "jobs", "", b"", flags=flags)
+    at_once = mandatory(api, kind)
     net.advance(0.1)
     assert ends(at_once) == [(Kind.ERROR, Outcome.NO_CONSUMER)]
     move(node, "c")
