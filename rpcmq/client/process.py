@@ -117,7 +117,6 @@ class Process:
 
     def _denied(self, text: str) -> None:
         """Fail everything that waits, because our key is not accepted any more."""
-        log.error("router %s: %s", self.connection.url, text)
         self.calls.fail_all(AccessDenied(text, {"started": "unknown"}))
         self.connection.schedule()
 

@@ -178,7 +178,7 @@ class Connection:
         return self.shell.is_current
 
     def call_when_denied(self, function: Callable[[str], None]) -> None:
-        """Have ``function`` called, with the reason, when the router no longer accepts our key."""
+        """Have ``function`` called, with the reason, each time that the router no longer accepts our key."""
         self.status.on_denied = function
 
     def call_when_closed(self, function: Callable[[], object]) -> None:

@@ -26,7 +26,7 @@ class RouterStatus:
     Attributes:
         ready: set while a router has welcomed this process, and for good when there is nothing to wait for.
         denied: why no router accepts our key any more, after one had welcomed us; empty while one may.
-        on_denied: called with that, once.
+        on_denied: called with that, at each attempt to connect that finds it so.
         closing: whether this process has closed the connection.
     """
 
@@ -86,10 +86,13 @@ class RouterStatus:
         """Report a key that the router at ``url`` rejects.
 
         It is final when all routers have done so since the last welcome. A key accepted before is retried forever: it
-        may be authorized again.
+        may be authorized again. Each further rejection is told as well: a verb may have found the connection open just
+        before the first one, and have sent its message after it.
         """
         self._deniers.add(url)
-        if self._uplink.origin and not self.denied and len(self._deniers) == len(self._dialer.problems):
+        if self._uplink.origin and len(self._deniers) == len(self._dialer.problems):
+            if not self.denied:
+                log.error("router %s: %s", url, problem)
             self.denied = problem
             self.on_denied(problem)
 

@@ -21,6 +21,7 @@ from rpcmq.core.router.rights import Key
 from rpcmq.errors import AccessDenied, ConfigError, LinkLost, Overloaded, RouterUnreachable
 from rpcmq.testing import InProcessRouter, eventually
 from rpcmq.testing import router as run_router
+from rpcmq.transport.connection import Connection
 from rpcmq.transport.key_files import read_key_file
 from tests.client.endpoints import Compute, message
 from tests.keys import Folder, right
@@ -272,6 +273,28 @@ def test_the_process_of_a_revoked_key_is_told_so_at_once(folder, secure, connect
     # The router has it before its process has read the welcome.
     client.connect(20)
     assert add(client, 3) == 3, "it may come back"
+
+
+def test_a_call_that_found_the_connection_open_just_before_its_key_was_rejected_is_told(
+    folder, secure, connect, serve, monkeypatch
+):
+    """Not after its timeout."""
+    serve(folder.add("node"))
+    client = connect(key_file=folder.add("web"))
+    assert add(client, 1) == 1
+    folder.revoke("web")
+
+    def is_denied() -> bool:
+        try:
+            add(client, 1)
+        except AccessDenied:
+            return True
+        return False
+
+    eventually(is_denied)
+    monkeypatch.setattr(Connection, "check_open", lambda self: None)
+    with pytest.raises(AccessDenied, match="does not accept the key of our key_file: it was revoked"):
+        client.call(None, "compute", message("add", a=1), timeout=300)
 
 
 def test_narrower_rights_hold_for_those_who_are_connected(folder, secure, connect, serve):

@@ -46,6 +46,16 @@ def test_with_one_router_it_is_final_at_once():
     assert status.denied == "revoked"
 
 
+def test_each_rejection_is_told_and_only_the_first_is_logged(caplog):
+    status, _ = status_of(A)
+    told: list[str] = []
+    status.on_denied = told.append
+    for _ in range(3):
+        status.deny(A, "revoked")
+    assert told == ["revoked"] * 3
+    assert [record.getMessage() for record in caplog.records] == [f"router {A}: revoked"]
+
+
 def test_the_error_is_about_keys_when_each_router_is_there_and_refuses_them():
     status, _ = status_of(A, B)
 
