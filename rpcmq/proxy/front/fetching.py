@@ -125,6 +125,23 @@ class OriginAnswer:
             pass  # the fetcher drops it by itself a little later
 
 
+class _Upload:
+    """A body that comes in pieces, for one fetcher after the other as long as none has begun to read it.
+
+    A call that ends closes the iterator that it was given; these iterators leave the pieces as they are until the first
+    one is read.
+    """
+
+    def __init__(self, pieces: Iterable[bytes]) -> None:
+        self._pieces = pieces
+        #: Whether a piece was asked for.
+        self.has_begun = False
+
+    def __iter__(self) -> Iterator[bytes]:
+        self.has_begun = True
+        yield from self._pieces
+
+
 class Fetching:
     """Sends requests to fetchers.
 
@@ -162,8 +179,9 @@ class Fetching:
         """
         self.sent += 1
         args: dict[str, Any] = {"site": site, "method": method, "lines": request_lines(method, target, fields)}
-        if not isinstance(body, bytes):
-            args["body"] = stream(body)
+        upload = None if isinstance(body, bytes) else _Upload(body)
+        if upload is not None:
+            args["body"] = stream(upload)
         elif body:
             args["body"] = body
         is_safe = method in _SAFE
@@ -173,7 +191,7 @@ class Fetching:
         if cache_key:
             args["share"] = share_key(share_mark, method, target, fields)
         requested_at = time()
-        answer = Answer.of_list(self._call({"method": "fetch", "args": args}, is_safe, cache_key))
+        answer = Answer.of_list(self._call({"method": "fetch", "args": args}, is_safe, cache_key, upload))
         if answer.failed:
             self.failed += 1
             raise NoResponse(answer.failed, answer.reason)
@@ -205,7 +223,7 @@ class Fetching:
         self.failed += 1
         raise problem
 
-    def _call(self, message: dict[str, Any], is_safe: bool, cache_key: str) -> list[Any]:
+    def _call(self, message: dict[str, Any], is_safe: bool, cache_key: str, upload: _Upload | None) -> list[Any]:
         topic = self._settings.topic
         server = self._known.choose(cache_key) if cache_key else ""
         targets = [Address(topic, server)] if server else []
@@ -233,6 +251,8 @@ class Fetching:
             except (PayloadError, RemoteError) as error:
                 problem = NoResponse(502, f"the fetcher failed: {error}")
                 break
+            if upload is not None and upload.has_begun:
+                break  # the next one would have the rest of the body for all of it
         self.failed += 1
         raise problem
 

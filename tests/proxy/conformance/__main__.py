@@ -1,7 +1,6 @@
-"""Run the cases against proxies: ``python -m tests.proxy.conformance [nginx ...] [http://HOST:PORT] [--origin-port
-N]``.
+"""Run the cases against proxies: ``python -m tests.proxy.conformance [nginx ...] [--verbose]``.
 
-Without a name, against all peers that are installed and against rpcmq. ``--verbose`` tells what is not as expected.
+Without a name, against rpcmq and all peers that are installed. ``--verbose`` tells what is not as expected.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 from tests.proxy.conformance.cases import GROUPS
-from tests.proxy.conformance.peers import PEERS, is_installed, running
+from tests.proxy.conformance.peers import PEERS, is_installed, peer, running
 from tests.proxy.conformance.runner import Result, run_cases
 from tests.proxy.conformance.table import table
 from tests.proxy.conformance.wire import Origin
@@ -19,7 +18,7 @@ from tests.proxy.conformance.wire import Origin
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.proxy.conformance", description=__doc__)
-    parser.add_argument("proxies", nargs="*", help=f"of {', '.join(PEERS)}; all that are installed where none is given")
+    parser.add_argument("proxies", nargs="*", type=peer, help=f"{', '.join(PEERS)}; none: all that are installed")
     parser.add_argument("--verbose", action="store_true", help="tell what is not as expected")
     arguments = parser.parse_args()
     names = arguments.proxies or [name for name in PEERS if is_installed(name)]

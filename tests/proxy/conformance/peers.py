@@ -11,6 +11,7 @@ import pwd
 import shutil
 import signal
 import sys
+from argparse import ArgumentTypeError
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -192,6 +193,20 @@ PEERS: dict[str, tuple[str, Callable[[Path, int, int], list[str]]]] = {
     "Apache httpd": ("apache2", _apache),
     "Traffic Server": ("traffic_server", _traffic_server),
 }
+
+
+def peer(name: str) -> str:
+    """Return the name of a peer that is installed, as it is in :data:`PEERS`; capitals do not count.
+
+    Raises:
+        ArgumentTypeError: there is none of that name, or it is not installed.
+    """
+    found = {known.casefold(): known for known in PEERS}.get(name.casefold())
+    if found is None:
+        raise ArgumentTypeError(f"no peer is named {name!r}; known: {', '.join(PEERS)}")
+    if not is_installed(found):
+        raise ArgumentTypeError(f"{found} is not installed: its program {PEERS[found][0]} is not in the path")
+    return found
 
 
 def is_installed(name: str) -> bool:

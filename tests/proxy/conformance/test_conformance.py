@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from argparse import ArgumentTypeError
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 from tests.proxy.conformance.case import Case, Level
 from tests.proxy.conformance.cases import GROUPS
-from tests.proxy.conformance.peers import running
+from tests.proxy.conformance.peers import peer, running
 from tests.proxy.conformance.runner import run_case, run_cases
 from tests.proxy.conformance.table import passed, table
 from tests.proxy.conformance.wire import Origin
@@ -67,3 +68,9 @@ def test_rpcmqs_proxy_does_all_that_is_required(origin: Origin, tmp_path: Path) 
     assert set(problems) == UNDONE.keys() | UNTOLD, problems
     done, count = passed(results, Level.REQUIRED)
     assert done == count > 90 and f"**{count} of {count}, " in table({"rpcmq": results})
+
+
+def test_a_peer_is_named_in_any_case_and_a_wrong_name_says_which_there_are() -> None:
+    assert peer("RPCMQ") == "rpcmq"
+    with pytest.raises(ArgumentTypeError, match=r"no peer is named 'varnsh'; known: rpcmq, nginx, Varnish, "):
+        peer("varnsh")

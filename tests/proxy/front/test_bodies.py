@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import gevent
 import pytest
 from gevent.event import Event
 
+from rpcmq import Client
+from rpcmq.errors import LinkLost
+from rpcmq.proxy.front.fetchers import KnownFetchers
+from rpcmq.proxy.front.fetching import Fetching, NoResponse
 from rpcmq.proxy.http.exchange import Exchange
 from rpcmq.proxy.messages import Headers, ResponseHead
+from rpcmq.proxy.settings import FetchSettings
 from rpcmq.proxy.store.memory import MemoryStore
 from rpcmq.testing import eventually
 from tests.proxy.world import (
@@ -123,6 +130,39 @@ def test_the_body_of_a_request_reaches_the_origin(world: World, size: int) -> No
     body = bytes(range(256)) * (size // 256) + b"x" * (size % 256)
     for _ in range(2):
         assert ask(front_end, "/a", method="POST", body=body).body == body
+
+
+def test_an_upload_waits_for_a_fetcher_and_reaches_it_whole(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    front_end = world.start(lambda exchange: exchange.send(ResponseHead(200), b"".join(exchange.body())))
+    world.fetchers.pop().stop(5.0)
+    wait = KnownFetchers.wait
+
+    def start_one(known: KnownFetchers, seconds: float) -> bool:
+        world.fetcher()
+        return wait(known, SECONDS)
+
+    monkeypatch.setattr(KnownFetchers, "wait", start_one)
+    body = b"0123456789" * 100_000
+    reply = ask(front_end, "/a", method="POST", body=body)
+    assert reply.status == 200 and reply.body == body
+
+
+def test_an_upload_of_which_something_was_read_goes_to_no_other_fetcher() -> None:
+    read: list[bytes] = []
+
+    class Losing:
+        """A client whose calls are lost once the first item of their stream was taken."""
+
+        def call(self, context: object, topic: object, message: Any, *args: object, **options: object) -> None:
+            items = message["args"]["body"].items()
+            read.append(next(items, b"nothing"))
+            items.close()
+            raise LinkLost("the fetcher is lost")
+
+    fetching = Fetching(cast(Client, Losing()), FetchSettings(), KnownFetchers())
+    with pytest.raises(NoResponse, match="the fetcher was lost"):
+        fetching.ask("a.example", "GET", "/a", (), iter([b"first", b"second"]))
+    assert read == [b"first"]
 
 
 def test_an_upload_is_read_only_as_fast_as_the_origin_takes_it(world: World) -> None:
