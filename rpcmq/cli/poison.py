@@ -46,6 +46,8 @@ def ls_command(state: State, timeout: float) -> None:
         print_json(answer)
     elif answer["calls"]:
         print_folded(Output(), _table(answer["calls"]), *_SPARE)
+        if any(row["revoked"] for row in answer["calls"]):
+            click.echo("`rpcmq poison release --revoked` releases those with the mark *, for deaths of revoked keys")
     else:
         click.echo(plain(f"no call is quarantined or suspect at router {answer['router']}"))
 
@@ -74,30 +76,37 @@ def show_command(state: State, fingerprint: str, timeout: float) -> None:
 @poison_command.command("release")
 @click.argument("fingerprint", required=False)
 @click.option("--all", "everything", is_flag=True, help="Release all that are quarantined.")
+@click.option(
+    "--revoked",
+    is_flag=True,
+    help="Release those that would not be quarantined without the deaths of consumers whose keys the router lets in "
+    "no more: whoever had such a key may have let them die on purpose.",
+)
 @_timeout_option
 @json_option
 @connects
 @click.pass_obj
-def release_command(state: State, fingerprint: str | None, everything: bool, timeout: float) -> None:
+def release_command(state: State, fingerprint: str | None, everything: bool, revoked: bool, timeout: float) -> None:
     """Let the call with this FINGERPRINT through again, and begin to judge it anew.
 
     Release it when its cause is mended: if it kills again it is quarantined again. The first digits of a fingerprint
     are enough. It is noted in the router's log. With keys this needs the right "node" on "poison.release".
     """
-    if bool(fingerprint) == everything:
-        raise click.UsageError("give a FINGERPRINT, or --all")
-    answer = _ask(state, timeout, "release", fingerprint or "")
+    if bool(fingerprint) + everything + revoked != 1:
+        raise click.UsageError("give a FINGERPRINT, --all or --revoked")
+    answer = _ask(state, timeout, "release", fingerprint or "", revoked)
     if state.json:
         print_json(answer)
         return
     for row in answer["calls"]:
         click.echo(plain(f"released {_what(row)}: it had killed {len(row['kills'])}, {row['stopped']} were stopped"))
     if not answer["calls"]:
-        click.echo(plain(f"no call is quarantined at router {answer['router']}"))
+        why = " for deaths of revoked keys" if revoked else ""
+        click.echo(plain(f"no call is quarantined at router {answer['router']}{why}"))
 
 
-def _ask(state: State, timeout: float, verb: str, fingerprint: str) -> dict[str, Any]:
-    asked = json.dumps({"do": verb, "fingerprint": fingerprint.lower()}).encode()
+def _ask(state: State, timeout: float, verb: str, fingerprint: str, revoked: bool = False) -> dict[str, Any]:
+    asked = json.dumps({"do": verb, "fingerprint": fingerprint.lower(), "revoked": revoked}).encode()
     with make_client(state, timeout) as client:
         try:
             answer: dict[str, Any] = json.loads(client.ask_node(_POISON_KIND, asked, timeout))
@@ -121,7 +130,8 @@ def _place(row: dict[str, Any]) -> str:
 def _table(rows: list[dict[str, Any]]) -> Any:
     made = table("Calls", "fingerprint", "state", "topic", "method", ">bytes", ">kills", ">chance", ">stopped", "since")
     for row in rows:
-        cells = [row["fingerprint"][:_SHORT], row["state"], _place(row), row["method"], row["size_bytes"]]
+        state = f"{row['state']}{'*' if row['revoked'] else ''}"
+        cells = [row["fingerprint"][:_SHORT], state, _place(row), row["method"], row["size_bytes"]]
         cells += [len(row["kills"]), f"{row['chance']:.1g}", row["stopped"], _time(row["since_ms"])]
         add_row(made, cells, "red" if row["state"] == "quarantined" else "")
     return made
@@ -136,6 +146,7 @@ def _print_story(row: dict[str, Any]) -> None:
     for kill in row["kills"]:
         names = ("host", "pid", "program", "key", "router")
         where = ", ".join(f"{name} {kill[name]}" for name in names if kill.get(name))
+        where += " (its key is revoked)" if kill.get("key") in row["revoked_keys"] else ""
         click.echo(plain(f"  {_time(kill['at_ms'])} killed {kill['consumer']} {kill['seconds']:g} s after it got it"))
         click.echo(plain(f"      {where}; call {kill['id']} of {kill['caller']}"))
 

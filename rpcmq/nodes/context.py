@@ -105,6 +105,24 @@ class Context:
         """Guard the topic no more."""
         self._guards.remove(topic, exchange)
 
+    def keys_serving(self, topic: str, exchange: str = "", server: str = "") -> frozenset[str]:
+        """The names of the keys of the processes that consume a topic at this router; none without access control.
+
+        Args:
+            server: where it is not empty, only of those that are this server.
+        """
+        found = self._node.directory.lookup(exchange, topic)
+        if found is None or self._node.links.access.usages() is None:
+            return frozenset()
+        place = found[0].servers.get(server) if server else found[1] or found[0]
+        keys = (consumer.link.key for consumer in (place.consumers if place is not None else ()))
+        return frozenset(key.name for key in keys if key is not None)
+
+    def knows_key(self, name: str) -> bool:
+        """Whether this router lets processes connect with the key ``name``; yes without access control."""
+        usages = self._node.links.access.usages()
+        return usages is None or any(usage.key.name == name for usage in usages)
+
     def tell_routers(self, news: Mapping[str, Any], router: str = "") -> None:
         """Tell the nodes of the same name at the other routers of the mesh: their :meth:`rpcmq.nodes.Node.told`.
 

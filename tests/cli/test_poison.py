@@ -119,7 +119,10 @@ def test_a_call_that_kills_is_stopped_shown_and_released(
         refused = invoke("poison", "show", "0" * 12, env=env)
         assert refused.returncode != 0 and "no call with a fingerprint 000000000000" in refused.stderr
         assert [invoke("poison", verb, "", env=env).returncode for verb in ("show", "release")] == [2, 2]
-        assert invoke("poison", "release", env=env).returncode == 2
+        for words in ((), ("--all", "--revoked"), (row["fingerprint"], "--revoked")):
+            assert invoke("poison", "release", *words, env=env).returncode == 2
+        none = invoke("poison", "release", "--revoked", env=env)
+        assert none.returncode == 0 and "no call is quarantined" in none.stdout
 
         servers.mended.touch()
         released = invoke("poison", "release", row["fingerprint"], env=env)

@@ -3,7 +3,8 @@
 A consumer that dies has a *kill* for each call that it had, if it had got that shortly before. One of these calls is
 *quarantined* if
 
-* it has so many kills as it takes,
+* it has so many kills as it takes; where its address is served under several keys, of consumers of two of them, since
+  whoever has one could drop its links on purpose; or many more, since next to all consumers may have the same key,
 * strictly more than each other call that died with it: innocent bystanders are delivered again, and answered,
 * and chance would hardly have killed so many: consumers of its topic die by themselves at a rate that is estimated
   from the other deaths, and rarely in just those seconds for which one has a call that another has died with. So a call
@@ -25,6 +26,7 @@ from dataclasses import dataclass, field
 from math import exp, factorial, inf
 
 from rpcmq.nodes.poison.facts import TOGETHER_SECONDS, Death, Flight, Kill, Loss, Suspect, Topic
+from rpcmq.nodes.poison.serving_keys import ServingKeys
 
 __all__ = ["Evidence", "Verdict", "at_least"]
 
@@ -64,8 +66,10 @@ class Evidence:
         chance: probability that deaths by chance look like this, at most.
         now: the time (monotonic seconds).
         max_suspects, max_quarantined: most calls that are remembered.
+        kills_of_one_key: that it takes where other consumers of its address have another key than all that have died.
 
     Attributes:
+        serving_keys: the keys under which addresses are served.
         suspects: those that are not quarantined, by fingerprint, whose latest kill is oldest first.
         quarantined: the others.
         excused: deaths with calls in flight that were taken for failures of a host or of the network.
@@ -73,15 +77,17 @@ class Evidence:
 
     def __init__(
         self, kills: int, within: float, memory: float, chance: float, now: float, max_suspects: int,
-        max_quarantined: int,
+        max_quarantined: int, kills_of_one_key: int = 0,
     ) -> None:  # fmt: skip
         self._kills = kills
+        self._kills_of_one_key = max(kills, kills_of_one_key)
         self._within = within
         self._memory = memory
         self._chance = chance
         self._began_at = now
         self._max_suspects = max_suspects
         self._max_quarantined = max_quarantined
+        self.serving_keys = ServingKeys(memory)
         self.suspects: OrderedDict[str, Suspect] = OrderedDict()
         self.quarantined: dict[str, Suspect] = {}
         self.excused = 0
@@ -171,7 +177,7 @@ class Evidence:
         for kill in kills:
             if kill in suspect.kills:
                 suspect.kills.remove(kill)
-        if suspect.quarantined_at is not None and len(suspect.kills) < self._kills and self.let_through(suspect):
+        if suspect.quarantined_at is not None and not self._are_enough(suspect) and self.let_through(suspect):
             verdict.lifted.append(suspect)
         if not suspect.kills:
             self.suspects.pop(suspect.call.fingerprint, None)
@@ -251,12 +257,19 @@ class Evidence:
         if worst.quarantined_at is not None:
             self._explain(worst)
         elif (
-            len(worst.kills) >= self._kills
+            self._are_enough(worst)
             and self.chance_of(now, worst) <= self._chance
             and len(self.quarantined) < self._max_quarantined
         ):
             self.quarantine(now, worst)
             verdict.quarantined = worst
+
+    def _are_enough(self, suspect: Suspect) -> bool:
+        """Whether it has killed so many as it takes."""
+        count, keys = len(suspect.kills), suspect.keys
+        if count < self._kills or len(keys) > 1 or count >= self._kills_of_one_key:
+            return count >= self._kills
+        return self.serving_keys.of(suspect.call.address) <= keys
 
     def quarantine(self, now: float, suspect: Suspect) -> None:
         """Keep ``suspect`` from consumers."""
@@ -296,6 +309,7 @@ class Evidence:
         """Forget calls that have not killed for long."""
         while self.suspects and next(iter(self.suspects.values())).touched_at + self._memory <= now:
             self.suspects.popitem(last=False)
+        self.serving_keys.forget_old(now)
 
     def next_deadline(self) -> float:
         """The time of the next :meth:`forget_old` (monotonic seconds)."""

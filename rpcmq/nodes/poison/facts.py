@@ -6,12 +6,14 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-__all__ = ["TOGETHER_SECONDS", "CallName", "Death", "Flight", "Kill", "Loss", "Suspect", "Topic"]
+__all__ = ["TOGETHER_SECONDS", "Address", "CallName", "Death", "Flight", "Kill", "Loss", "Suspect", "Topic"]
 
 #: Losses within so many seconds are at about the same time.
 TOGETHER_SECONDS = 1.0
 
+#: Exchange and topic; exchange, topic and server.
 Topic = tuple[str, str]
+Address = tuple[str, str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,11 @@ class CallName:
     def place(self) -> Topic:
         """Exchange and topic."""
         return self.exchange, self.topic
+
+    @property
+    def address(self) -> Address:
+        """Exchange, topic, and the server that it is addressed to, if to one."""
+        return self.exchange, self.topic, self.server
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +106,11 @@ class Death:
         """The time at which its connection was lost (monotonic seconds)."""
         return self.loss.at
 
+    @property
+    def key(self) -> str:
+        """The name of the key that it had connected with; empty without access control."""
+        return self.description.get("key", "")
+
 
 @dataclass(frozen=True, slots=True)
 class Kill:
@@ -134,6 +146,11 @@ class Suspect:
     touched_at: float = 0.0
     quarantined_at: float | None = None
     stopped: int = 0
+
+    @property
+    def keys(self) -> set[str]:
+        """The keys of the consumers that it has killed."""
+        return {kill.death.key for kill in self.kills}
 
     def has_killed(self, death: Death) -> bool:
         """Return whether ``death`` is that of a process that it has killed, by whatever session."""

@@ -11,18 +11,20 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from rpcmq.nodes import ProtocolError
-from rpcmq.nodes.poison.facts import CallName, Death, Flight, Kill, Loss, Suspect
+from rpcmq.nodes.poison.facts import Address, CallName, Death, Flight, Kill, Loss, Suspect
 
 __all__ = [
-    "MAX_FLIGHTS_TOLD", "death_of", "flights_of", "list_of", "loss_of", "quarantine_of", "text_of", "told_death",
-    "told_flights", "told_loss", "told_quarantine",
+    "MAX_FLIGHTS_TOLD", "death_of", "flights_of", "list_of", "loss_of", "quarantine_of", "serving_of", "text_of",
+    "told_death", "told_flights", "told_loss", "told_quarantine", "told_serving",
 ]  # fmt: skip
 
 #: Calls that are told of one death, and topics: the latest ones.
 MAX_FLIGHTS_TOLD, _MAX_TOPICS = 100, 20
-_MAX_TEXT, _MAX_KILLS = 300, 10
+_MAX_TEXT, _MAX_KILLS, _MAX_KEYS = 300, 10, 8
 _LONGEST = 1e9
 _DESCRIPTION = ("host", "pid", "program", "key")
+#: Addresses of which one message says the keys.
+_MAX_SERVED = 5
 #: Of the rows of a list that is told.
 _MAX_BYTES = 24 << 10
 Row = TypeVar("Row")
@@ -75,6 +77,12 @@ def told_quarantine(suspect: Suspect, now: float) -> dict[str, Any]:
         for kill in suspect.kills
     )  # fmt: skip
     return {"call": _told_call(suspect.call), "age": now - since, "kills": kills}
+
+
+def told_serving(serving: Mapping[Address, Iterable[str]]) -> list[list[Any]]:
+    """The keys under which addresses are served, for other routers: as many messages as it takes."""
+    rows = [[*address, sorted(keys)[:_MAX_KEYS]] for address, keys in serving.items()]
+    return [rows[at : at + _MAX_SERVED] for at in range(0, len(rows), _MAX_SERVED)]
 
 
 def _told_call(call: CallName) -> list[Any]:
@@ -196,6 +204,20 @@ def quarantine_of(value: Any, now: float) -> tuple[Suspect, float]:
     if not suspect.kills:
         raise ProtocolError("kills: expected one at least", "poison")
     return suspect, now - _number_of(told.get("age"), "age")
+
+
+def serving_of(value: Any) -> dict[Address, list[str]]:
+    """Read what :func:`told_serving` has made.
+
+    Raises:
+        ProtocolError: it makes no sense.
+    """
+    serving: dict[Address, list[str]] = {}
+    for row in list_of(value, "serving", _MAX_SERVED):
+        *texts, keys = [*list_of(row, "serving", 4), None, None, None, None][:4]
+        exchange, topic, server = (text_of(each, "serving") for each in texts)
+        serving[exchange, topic, server] = [text_of(key, "key") for key in list_of(keys, "keys", _MAX_KEYS)]
+    return serving
 
 
 def _call_of(value: Any) -> CallName:

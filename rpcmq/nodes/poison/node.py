@@ -6,7 +6,7 @@ While nothing has died nothing is watched, and calls and casts cost what they co
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import inf
 from typing import Any
@@ -14,25 +14,27 @@ from typing import Any
 from rpcmq.nodes import Ask, Context, Loss, Node, Passage, Peer, ProtocolError, Stop, integer, number, seconds, setting
 from rpcmq.nodes.poison import facts
 from rpcmq.nodes.poison.evidence import Evidence, Verdict
-from rpcmq.nodes.poison.facts import CallName, Death, Flight, Suspect
+from rpcmq.nodes.poison.facts import Address, CallName, Death, Flight, Suspect
 from rpcmq.nodes.poison.news import (
     death_of,
     flights_of,
     loss_of,
     quarantine_of,
+    serving_of,
     text_of,
     told_death,
     told_flights,
     told_loss,
     told_quarantine,
+    told_serving,
 )
+from rpcmq.nodes.poison.operators import Operators
 from rpcmq.nodes.poison.places import Places
-from rpcmq.nodes.poison.story import kill_row, name_of, row_of, story_of
+from rpcmq.nodes.poison.story import kill_row, name_of, story_of
 
 __all__ = ["POISON_KIND", "Poison"]
 
 POISON_KIND = 0x81
-_MAX_ASK_BYTES = 4 << 10
 #: Calls that a consumer had, and bytes of their payloads, beyond which its death says nothing about any of them.
 _MAX_FLIGHTS, _MAX_FLIGHT_BYTES = 1_000, 32 << 20
 #: Bytes of a payload that count, as for a fingerprint.
@@ -40,6 +42,8 @@ _MOST_BYTES = 1 << 20
 _MAX_SUSPECTS = 2_000
 #: Silence before a connection is lost, in seconds, that speaks for a failure of the host or of the network.
 _SILENT_SECONDS = 12.0
+#: Seconds after which it is looked again under which keys suspect calls are served.
+_LOOK_SECONDS = 2.0
 #: News of losses that other routers are told in a second.
 _LOSSES, _MAX_LOSSES_TOLD = frozenset(("away", "gone", "back")), 500
 _IS_BACK = "a consumer that was taken for dead is back"
@@ -52,6 +56,9 @@ class PoisonSettings:
     """Settings of the node type ``poison``."""
 
     kills: int = setting(2, integer(2, 10), "consumers that a call must have killed to be quarantined")
+    kills_of_one_key: int = setting(
+        6, integer(2, 10), "the same where consumers have several keys, and all that have died had one; at least kills"
+    )
     within: float = setting(10.0, seconds(0.01, 3600.0), "seconds after it was given a call in which a death is a kill")
     memory: float = setting(600.0, seconds(1, 7 * 86400.0), "seconds for which a death is remembered")
     chance: float = setting(0.001, number(1e-12, 1.0), "probability of so many kills by chance, at most")
@@ -70,14 +77,16 @@ class Poison(Node):
         super().__init__(context, settings)
         self._evidence = Evidence(
             settings.kills, settings.within, settings.memory, settings.chance, context.now, _MAX_SUSPECTS,
-            settings.max_quarantined,
+            settings.max_quarantined, settings.kills_of_one_key,
         )  # fmt: skip
         self._places = Places(context)
+        self._operators = Operators(context, self._evidence, settings.kills, self._release)
         #: The name of the session of each process that was away, until that ends.
         self._processes: dict[Peer, str] = {}
         self._last_number = 0
         #: Losses that other routers were told of, and since when (monotonic seconds).
         self._told, self._told_since = 0, context.now
+        self._looked_at = context.now
         names = ("deaths", "kills", "quarantined", "stopped", "answered", "lifted", "released", "unjudged")
         self._counts = Counter(dict.fromkeys(names, 0))
 
@@ -115,6 +124,7 @@ class Poison(Node):
             description=loss.description | ({"key": loss.peer.key} if loss.peer.key else {}),
             is_sudden=not loss.is_leaving and loss.silent_seconds < _SILENT_SECONDS,
         )
+        self._tell_serving(now, (flight.call.address for flight in flights.values()))
         verdict = self._evidence.gone(now, death, flights)
         killed = [flight for name, flight in flights.items() if self._has_killed(name, death)]
         self._counts["kills"] += len(killed)
@@ -123,6 +133,17 @@ class Poison(Node):
         self._follow(now, verdict, _HOST_FAILED)
         if verdict.quarantined is not None:
             self._tell_quarantine(now, verdict.quarantined)
+
+    def _tell_serving(self, now: float, addresses: Iterable[Address]) -> None:
+        """Note the keys under which ``addresses`` are served here, and tell the other routers what is new of that."""
+        known, news = self._evidence.serving_keys, dict[Address, frozenset[str]]()
+        for exchange, topic, server in set(addresses):
+            address, keys = (exchange, topic, server), self.context.keys_serving(topic, exchange, server)
+            known.note(now, address, keys)
+            if known.is_news(now, address, keys):
+                news[address] = keys
+        for told in told_serving(news):
+            self._tell(now, "serves", serving=told)
 
     def _has_killed(self, fingerprint: str, death: Death) -> bool:
         suspect = self._evidence.find(fingerprint)
@@ -233,7 +254,9 @@ class Poison(Node):
         self._tell(now, "quarantined", router, quarantine=told_quarantine(suspect, now))
 
     def router_joined(self, now: float, router: str) -> None:
-        """Tell it what is quarantined here."""
+        """Tell it what is quarantined here, and under which keys suspect calls are served."""
+        self._evidence.serving_keys.forget_told()
+        self._tell_serving(now, (each.call.address for each in self._evidence.suspects.values()))
         for suspect in self._evidence.quarantined.values():
             self._tell_quarantine(now, suspect, router)
 
@@ -248,11 +271,17 @@ class Poison(Node):
             case "gone":
                 flights, count = flights_of(news.get("flights"), now), news.get("count")
                 death = death_of(news.get("death"), now)
+                self._tell_serving(now, (flight.call.address for flight in flights.values()))
                 verdict = judge.gone(now, death, flights, count if type(count) is int else 0)
                 self._follow(now, verdict, _HOST_FAILED)
                 if verdict.quarantined is not None:
                     # Those that have heard of other deaths than this one would let it through.
                     self._tell_quarantine(now, verdict.quarantined)
+            case "serves":
+                serving = serving_of(news.get("serving"))
+                for address, keys in serving.items():
+                    judge.serving_keys.note(now, address, keys)
+                self._tell_serving(now, serving)
             case "doubted":
                 doubted = judge.find(text_of(news.get("fingerprint"), "fingerprint"))
                 if doubted is not None and judge.let_through(doubted):
@@ -282,44 +311,9 @@ class Poison(Node):
 
     def take(self, now: float, ask: Ask) -> None:
         """Show what is quarantined, or release it."""
-        asked = ask.json_object(_MAX_ASK_BYTES)
-        verbs: dict[str, Callable[[float, Ask, str], None]] = {"show": self._show, "release": self._release}
-        verb = verbs.get(str(asked.get("do")))
-        if verb is None:
-            raise ProtocolError(f"do: expected one of {', '.join(verbs)}", "poison")
-        fingerprint = asked.get("fingerprint", "")
-        if not isinstance(fingerprint, str) or not set(fingerprint) <= set("0123456789abcdef"):
-            raise ProtocolError("fingerprint: expected hexadecimal digits", "poison")
-        if ask.require(str(asked["do"])):
-            verb(now, ask, fingerprint)
+        self._operators.take(now, ask)
 
-    def _named(self, ask: Ask, fingerprint: str) -> list[Suspect] | None:
-        """The calls that ``fingerprint`` begins the name of: one, or all if it is empty; None: the ask is refused."""
-        evidence = self._evidence
-        found = [*evidence.quarantined.values(), *evidence.suspects.values()]
-        if not fingerprint:
-            return found
-        found = [each for each in found if each.call.fingerprint.startswith(fingerprint)]
-        if len(found) == 1:
-            return found
-        if found:
-            ask.refuse(f"{len(found)} calls have a fingerprint that begins with {fingerprint}: give more of its digits")
-        else:
-            ask.refuse(f"no call with a fingerprint {fingerprint} is quarantined or suspect at this router")
-        return None
-
-    def _show(self, now: float, ask: Ask, fingerprint: str) -> None:
-        found = self._named(ask, fingerprint)
-        if found is not None:
-            rows = [self._row(now, each) for each in found[:_MAX_SUSPECTS]]
-            ask.answer_json({"router": self.context.router, "node": self.context.name, "calls": rows})
-
-    def _release(self, now: float, ask: Ask, fingerprint: str) -> None:
-        found = self._named(ask, fingerprint)
-        if found is None:
-            return
-        released = [each for each in found if fingerprint or each.quarantined_at is not None]
-        rows = [self._row(now, each) for each in released]
+    def _release(self, now: float, ask: Ask, released: list[Suspect], rows: list[dict[str, Any]]) -> None:
         for suspect in released:
             self._evidence.release(suspect.call.fingerprint)
             self._counts["released"] += 1
@@ -333,12 +327,7 @@ class Poison(Node):
 
     def view(self, now: float, name: str) -> Iterator[Mapping[str, Any]]:
         """The calls that are quarantined, then those that are suspect."""
-        for suspect in [*self._evidence.quarantined.values(), *self._evidence.suspects.values()]:
-            yield self._row(now, suspect)
-
-    def _row(self, now: float, suspect: Suspect) -> dict[str, Any]:
-        since = suspect.touched_at if suspect.quarantined_at is None else suspect.quarantined_at
-        return row_of(suspect, self._evidence.chance_of(now, suspect), self.context.wall_ms(since))
+        return self._operators.rows(now)
 
     def _audit(self, now: float, suspect: Suspect) -> dict[str, Any]:
         call = suspect.call
@@ -358,11 +347,15 @@ class Poison(Node):
         ends = (each.quarantined_at for each in self._evidence.quarantined.values())
         first = min((at for at in ends if at is not None), default=inf)
         lasts: float = self.settings.lasts
-        return min(self._evidence.next_deadline(), first + lasts)
+        look = self._looked_at + _LOOK_SECONDS if self._evidence.suspects else inf
+        return min(self._evidence.next_deadline(), first + lasts, look)
 
     def tick(self, now: float) -> None:
-        """Forget what is old."""
+        """Forget what is old, and look what is new."""
         self._evidence.forget_old(now)
+        if now >= self._looked_at + _LOOK_SECONDS:
+            self._looked_at = now
+            self._tell_serving(now, (each.call.address for each in self._evidence.suspects.values()))
         for suspect in list(self._evidence.quarantined.values()):
             if suspect.quarantined_at is not None and suspect.quarantined_at + self.settings.lasts <= now:
                 self._evidence.release(suspect.call.fingerprint)

@@ -173,7 +173,8 @@ def test_a_router_that_knows_nothing_of_it_is_told_nothing() -> None:
         {"do": "back", "process": "x" * 999}, {"do": "gone", "death": {"loss": []}, "flights": []},
         {"do": "gone", "flights": [{}] * 5}, {"do": "quarantined", "quarantine": {"call": [1]}},
         {"do": "quarantined", "quarantine": {"call": ["f", "", "t", "", "m", "json", 1], "kills": [], "age": 0}},
-        {"do": "release", "fingerprint": None},
+        {"do": "release", "fingerprint": None}, {"do": "serves"}, {"do": "serves", "serving": [["", "t", "", "k"]]},
+        {"do": "serves", "serving": [["", "t"]]}, {"do": "serves", "serving": [["", "t", "", ["k"] * 9]]},
     ],
 )  # fmt: skip
 def test_nonsense_of_another_router_costs_that_message_only(news: dict[str, Any]) -> None:
