@@ -58,6 +58,7 @@ MORE_TESTS := tests/latency/jobs/test_stream_process.py \
 	tests/programs \
 	tests/fuzz \
 	tests/faults/test_three_routers.py \
+	tests/faults/test_lone_router.py \
 	tests/faults/test_simulation.py::test_nothing_breaks \
 	tests/faults/test_mesh_simulation.py::test_nothing_breaks \
 	tests/faults/test_scenarios.py::test_the_router_is_restarted_in_order \

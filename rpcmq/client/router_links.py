@@ -125,6 +125,8 @@ class RouterLinks:
     def _go_over(self) -> None:
         """Have all that is consumed over these links consumed over those of a mesh, and close these."""
         log.warning("the routers %s are a mesh now: one of them is used", ", ".join(self._caller.config.router))
+        if self._processes:
+            self._caller.tasks.recent.replace([process.tasks.recent for process in self._processes])
         going: list[Callable[[], object]] = list(self.consumers)
         if self._subscriptions is not None:
             going.append(partial(self._subscriptions.go_over, self._event_link()))

@@ -115,9 +115,9 @@ class HelloBody(Body):
     follows_mesh: bool = flag()
     #: Number of routers of the mesh that the process knew of.
     routers: int = integer(0, least=0, most=MAX_MOVES)
-    #: The router in the keys of the process's messages, with ``handle``: in a mesh they stay when it moves.
+    #: The router in the keys of the process's messages, with ``handle``: they stay when it moves within a mesh.
     origin_router: int | None = integer(None, least=0, most=(1 << 32) - 1)
-    #: In a mesh: the number of sessions that the process has begun after its first, with this one unless it resumes.
+    #: The number of sessions that the process has begun after its first one, with this one unless it resumes.
     moves: int = integer(0, least=0, most=MAX_MOVES)
     #: Of a router: see :class:`rpcmq.wire.mesh_bodies.MeshIdentity`; of a process that was in a mesh: its name as
     #: ``mesh``.

@@ -1,4 +1,4 @@
-"""The mesh that a process is in, as its router says, and the count of its moves within it.
+"""The mesh that a process is in, as its router says, and the count of its moves.
 
 Keys of messages keep the origin that the first router gave, so that whoever had a message recognises it. The count
 orders all routers that answer for the calls of this process: only the process itself counts, and a router that it left
@@ -26,7 +26,7 @@ class MeshMoves:
 
     Attributes:
         mesh: the routers, as the last WELCOME or ROUTERS named them; None outside of a mesh.
-        count: the number of new sessions after the first one in a mesh.
+        count: the number of new sessions after the first one.
         streams: functions that tell whether a stream is under way by way of the router: nobody else goes on with those.
         work: functions that tell whether anything is under way by way of the router.
         on_change: called when the mesh has changed, or there is one, or none any more.
@@ -71,16 +71,15 @@ class MeshMoves:
 
     def hello(self, hello: HelloBody, had: WelcomeBody | None) -> HelloBody:
         """Return ``hello`` with the origin that this process has from ``had``, its last WELCOME, and its next move."""
-        if self.mesh is None or had is None:
+        if had is None:
             return hello
         self._said = min(self._said + 1, MAX_MOVES)
-        return replace(
-            hello,
-            origin_router=had.router_id,
-            moves=self._said,
-            mesh={"mesh": self.mesh.mesh},
-            routers=max(len(self.mesh.routers), self._known_before),
-        )
+        hello = replace(hello, origin_router=had.router_id, moves=self._said)
+        if self.mesh is None:
+            # Perhaps another router has joined the last one just now, and this process was not told in time.
+            return hello
+        routers = max(len(self.mesh.routers), self._known_before)
+        return replace(hello, mesh={"mesh": self.mesh.mesh}, routers=routers)
 
     def server_key(self, url: str) -> str:
         """Return the public key of the router at ``url``, as another router of the mesh has told; empty: none has."""

@@ -18,7 +18,7 @@ from rpcmq.core.process.mesh_moves import MeshMoves, mesh_of
 from rpcmq.core.process.new_work import begins_work
 from rpcmq.core.process.pulse import Pulse
 from rpcmq.core.process.uplink_states import OWN_EVENTS, TRANSITIONS, UplinkState
-from rpcmq.core.process.welcome import Welcome, believed
+from rpcmq.core.process.welcome import Welcome, believed, is_next_life
 from rpcmq.errors import ProtocolError
 from rpcmq.wire import (
     FIRST_SESSION_KIND,
@@ -378,8 +378,7 @@ class Uplink(Session):
         before = self.router
         # Routers that were given no ids have the same one.
         elsewhere = before is not None and self._url != self._welcomed_at
-        same_router = before is not None and before.router_id == said.router_id and not elsewhere
-        next_life = same_router and before is not None and before.boot != said.boot
+        next_life = not elsewhere and is_next_life(before, said)
         self._welcomed_at = self._url
         drained, self._drained = self._drained, False
         same_handle = origin == self.origin or not self.origin

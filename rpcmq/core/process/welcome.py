@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from rpcmq.wire.bodies import WelcomeBody
 
-__all__ = ["Welcome", "believed"]
+__all__ = ["Welcome", "believed", "is_next_life"]
 
 #: The most that is believed of a WELCOME, and that a router can be set to: times (seconds), and bytes of a message.
 #: Larger ones do not fit into the options of a socket, even of the one by which the next router is dialled.
@@ -57,3 +57,13 @@ def believed(said: WelcomeBody) -> WelcomeBody:
         max_message_bytes=min(said.max_message_bytes, _MAX_MESSAGE_BYTES),
         recovery_seconds=min(said.recovery_seconds, _MAX_PERIOD),
     )
+
+
+def is_next_life(before: WelcomeBody | None, said: WelcomeBody) -> bool:
+    """Whether ``said`` is of a later life of the router that has said ``before``; both came from one url.
+
+    A router of a mesh leaves the id to who comes from another one, so for one that was alone before its name tells.
+    """
+    if before is None or before.router_id != said.router_id or before.boot == said.boot:
+        return False
+    return bool(before.mesh) is bool(said.mesh) or before.router == said.router

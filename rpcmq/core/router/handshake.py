@@ -3,8 +3,8 @@
 * An identity has at most one link of each queue type. A HELLO with the link's token resumes it, whatever connection
   it came on; without the token it is refused while the link is connected, and replaces it while it is away.
 * After a restart of the router, a process gets the handle again that it had, so that what it re-sends is recognised.
-* A process that comes from another router of the same mesh keeps its origin, that router's id and handle, for the same
-  reason.
+* A process that comes from another router of the same mesh, or from one that was in none as far as the process knew,
+  keeps its origin, that router's id and handle, for the same reason.
 """
 
 from __future__ import annotations
@@ -173,9 +173,9 @@ class Handshake:
         return router_id, handle if 0 < handle < 1 << 64 else 0
 
     def _is_of_our_mesh(self, hello: HelloBody) -> bool:
-        """Whether the process was in the mesh that this router is in."""
+        """Whether the process was in the mesh that this router is in, or knew of none: it may have begun just then."""
         name = self._links.mesh.get("mesh")
-        return name is not None and hello.mesh.get("mesh") == name
+        return name is not None and hello.mesh.get("mesh", name) == name
 
     def _is_used(self, router_id: int, handle: int) -> bool:
         return self._links.by_origin(origin_of(router_id, handle)) is not None

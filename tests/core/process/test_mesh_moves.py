@@ -100,11 +100,21 @@ def test_a_router_that_reaches_nobody_yet_is_told_how_many_were_known(moving: Mo
     assert moving.hello("tcp://a:1").routers == 1
 
 
-def test_outside_of_a_mesh_nothing_is_counted(moving: Moving) -> None:
+def test_outside_of_a_mesh_it_names_its_origin_and_counts_as_well(moving: Moving) -> None:
+    """Another router may have joined the last one just then."""
     moving.welcomed("tcp://a:1", mesh={})
-    hello = moving.welcomed("tcp://b:1", mesh={})
-    assert (hello.origin_router, hello.moves, hello.mesh) == (None, 0, {})
-    assert not moving.welcomes[-1].same_mesh
+    hello = moving.welcomed("tcp://b:1", boot=6, mesh={})
+    assert (hello.origin_router, hello.handle, hello.token, hello.moves) == (1, 7, "t", 1)
+    assert (hello.mesh, hello.routers) == ({}, 0)
+    assert not moving.welcomes[-1].same_mesh and not moving.welcomes[-1].next_life
+
+
+@pytest.mark.parametrize("name", ["a", "b"])
+def test_a_router_that_was_alone_and_is_in_a_mesh_now_is_known_by_its_name(moving: Moving, name: str) -> None:
+    """Any router of a mesh may have left the process its origin; and one url may lead to several."""
+    moving.welcomed("tcp://any:1", mesh={}, router="a")
+    moving.welcomed("tcp://any:1", boot=6, router=name)
+    assert moving.welcomes[-1].next_life is (name == "a")
 
 
 def test_another_mesh_is_not_the_same(moving: Moving) -> None:
@@ -163,16 +173,31 @@ def test_a_process_that_comes_from_the_same_mesh_keeps_its_origin(net: Network) 
 
 
 @pytest.mark.parametrize(
-    "hello", [{"follows_mesh": False}, {"mesh": {}}, {"mesh": {"mesh": "west"}}, {"mesh": {"mesh": ["east"]}}]
+    "hello",
+    [
+        {"follows_mesh": False},
+        {"follows_mesh": False, "mesh": {}},
+        {"mesh": {"mesh": "west"}},
+        {"mesh": {"mesh": ["east"]}},
+    ],
 )
 def test_an_origin_from_elsewhere_is_not_kept(net: Network, hello: dict[str, Any]) -> None:
     welcome = moved(net, **hello)
     assert welcome.router_id == 2 and welcome.handle != 7
 
 
-def test_a_router_outside_of_a_mesh_keeps_no_origin_of_another_one() -> None:
-    welcome = moved(Network(Settings(router_id=2)))
+@pytest.mark.parametrize("mesh", [{}, {"mesh": "east"}])
+def test_a_router_outside_of_a_mesh_keeps_no_origin_of_another_one(mesh: dict[str, str]) -> None:
+    welcome = moved(Network(Settings(router_id=2)), mesh=mesh)
     assert (welcome.router_id, welcome.mesh) == (2, {})
+
+
+def test_a_process_that_comes_from_a_router_in_no_mesh_keeps_its_origin(net: Network) -> None:
+    """The mesh may have begun just then; no other router's process has that origin, whatever mesh that is in."""
+    welcome = moved(net, mesh={}, moves=1)
+    assert (welcome.router, welcome.router_id, welcome.handle) == ("b", 1, 7)
+    link = net.router.links.by_identity("api")
+    assert link is not None and link.returning and link.moves == 1
 
 
 def test_an_origin_in_use_is_not_given_twice(net: Network) -> None:

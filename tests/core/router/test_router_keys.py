@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from rpcmq.core.router.access_control import Admission, Refusal
 from rpcmq.core.router.rights import ALL_VERBS, EVERYTHING, MESH_VERB, Key, Right
+from rpcmq.core.router.settings import Settings
 from rpcmq.testing.network import Network
+from rpcmq.wire.bodies import WelcomeBody
+from rpcmq.wire.mesh_bodies import RoutersBody
 from tests.core.router.keyed import ROOT, WEB, rekey, rows
 
 ROUTER = Right(frozenset([MESH_VERB]), ("#",), ("*",))
@@ -101,3 +106,24 @@ def test_an_origin_is_believed_if_any_of_the_secrets_has_signed_it(net: Network)
         handle, signed = token(*secrets)
         assert access.may_keep_handle(net.settings.router_id, handle, signed) is is_believed
         assert not access.may_keep_handle(net.settings.router_id + 1, handle, signed)
+
+
+def test_an_origin_from_outside_of_a_mesh_is_kept_only_if_the_token_proves_it(net: Network) -> None:
+    """Whoever names another process's origin, or a token that is not its key's, gets an origin of its own."""
+    alone = Network(Settings(router_id=9))
+    alone.router.set_authorized_keys(alone.now, [ROOT, WEB], (b"mesh",))
+    root, web = alone.process("root", user="ROOT").welcome, alone.process("web", user="WEB").welcome
+    net.router.links.mesh = RoutersBody(mesh="east", routers=()).encode()
+    net.router.set_authorized_keys(net.now, [ROOT, WEB], (b"mesh", b"own"))
+
+    def origin(identity: str, user: str, claims: WelcomeBody, token: str) -> tuple[int, int]:
+        says: dict[str, Any] = {"origin_router": claims.router_id, "handle": claims.handle, "token": token}
+        found = net.process(identity, user=user, follows_mesh=True, moves=1, **says).welcome
+        return found.router_id, found.handle
+
+    lies = (root, web.token), (root, root.token), (root, ""), (web, root.token), (web, web.token + "0")
+    for number, (claims, token) in enumerate(lies):
+        router_id, _ = origin(f"web:{number}", "WEB", claims, token)
+        assert router_id == net.settings.router_id
+    assert origin("web", "WEB", web, web.token) == (9, web.handle)
+    assert origin("root", "ROOT", root, root.token) == (9, root.handle)
