@@ -41,6 +41,7 @@ from benchmarks import (
     security,
     shells,
     sizes,
+    syslog_flood,
     threads,
     whole_calls,
 )
@@ -73,6 +74,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     openstack_host.BENCHMARK,
     proxy.BENCHMARK,
     browsers.BENCHMARK,
+    syslog_flood.BENCHMARK,
     legacy.BENCHMARK,
     *dispatch_log.BENCHMARKS,
     latency.BENCHMARK,

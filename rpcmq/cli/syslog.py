@@ -62,8 +62,9 @@ def syslog_command(
 
     A message from app sshd of host node-3 with priority auth.err has the topic
     syslog.auth.err.sshd.node-3, unless event.topic says otherwise; watch with rpcmq sub 'syslog.#'.
-    Over TCP nothing is lost: while the router takes no events, nothing is read. SIGTERM and SIGINT
-    stop it when what has come is published.
+    Over TCP nothing is lost: while the router takes no events, nothing is read. Over UDP a sender that
+    floods loses its own messages, and not those of others. SIGTERM and SIGINT stop it when what has
+    come is published.
     """
     import logging
 
@@ -71,12 +72,14 @@ def syslog_command(
 
     from rpcmq.cli.stopping import ended_by_signals
     from rpcmq.client import Service
+    from rpcmq.server.limits import raise_open_files
     from rpcmq.server.log import log_event, start_logging
     from rpcmq.syslog import FrontEnd, load_settings
 
     options = {"tcp.bind": tcp, "udp.bind": udp, "event.topic": template}
     settings = load_settings(path, options)
     start_logging(log_format, log_level)
+    raise_open_files()
     log = logging.getLogger("rpcmq.syslog")
     with make_client(state, timeout) as client:
         front_end = FrontEnd(client, settings)

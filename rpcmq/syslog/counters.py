@@ -42,9 +42,11 @@ class Counters:
         malformed: that are no messages of RFC 5424, those that are too long among them; where there is a topic for
             them, they became events of that.
         too_long: of those, longer than ``message.max_bytes``.
-        lost: that became no events: no room while the router took none, or not publishable.
+        lost: that became no events: without room, not publishable, or still there when a stop had to end.
+        lost_without_room: of those, datagrams for which ``udp.max_waiting_bytes`` had no room, or of others'.
         refused: events that the router refused, as for want of a right to publish on their topics.
         lost_in_kernel: datagrams for which the kernel had no room.
+        lost_in_kernel_of_loud: of those, datagrams of senders that had a socket of their own, because they flooded.
         connections: opened.
         connections_refused: closed at once, because their address had as many as it may.
         out_of_step: connections that were closed because nobody could tell where their next message begins.
@@ -56,8 +58,10 @@ class Counters:
     malformed: int = 0
     too_long: int = 0
     lost: int = 0
+    lost_without_room: int = 0
     refused: int = 0
     lost_in_kernel: int = 0
+    lost_in_kernel_of_loud: int = 0
     connections: int = 0
     connections_refused: int = 0
     out_of_step: int = 0

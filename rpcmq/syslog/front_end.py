@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 import socket
-import struct
-from collections import deque
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
@@ -13,7 +11,6 @@ from time import monotonic
 from typing import Any
 
 import gevent
-from gevent.event import Event
 from gevent.pool import Pool
 from gevent.server import StreamServer
 from gevent.socket import socket as GeventSocket
@@ -23,7 +20,7 @@ from rpcmq.client import Client
 from rpcmq.client.limited_log import RateLimitedLog
 from rpcmq.errors import ConfigError, LinkLost, Overloaded, RouterUnreachable, RpcError
 from rpcmq.syslog.counters import Counters
-from rpcmq.syslog.datagram_drops import drops_of
+from rpcmq.syslog.datagrams import Datagrams
 from rpcmq.syslog.framing import Frame, Framing, OutOfStep
 from rpcmq.syslog.messages import MalformedMessage, parse_message
 from rpcmq.syslog.settings import SyslogSettings
@@ -32,14 +29,8 @@ from rpcmq.syslog.topics import topic_of
 __all__ = ["FrontEnd"]
 
 _RECEIVE_BYTES = 64 * 1024
-#: Bytes of datagrams that the kernel keeps, if it may, while this process does something else.
-_KERNEL_BYTES = 4 * 1024 * 1024
-#: Bytes of memory that a datagram takes beside its own.
-_DATAGRAM_OVERHEAD = 500
 #: Messages after which others have their turn.
 _TURN = 100
-_SO_RXQ_OVFL = 40  # Linux; Python has no name for it
-_DROPPED = struct.Struct("=I")
 _SAMPLE_SECONDS = 1.0
 
 
@@ -47,7 +38,7 @@ class FrontEnd:
     """Listens as ``settings`` say, and publishes by ``client``.
 
     While the router takes no events, connections over TCP are not read, so that their senders wait; what comes over UDP
-    is kept within ``udp.max_waiting_bytes``, and then lost, and counted.
+    is kept within ``udp.max_waiting_bytes``, and then lost by the sender that has the most, and counted.
 
     Raises:
         ConfigError: an address cannot be listened at.
@@ -58,24 +49,18 @@ class FrontEnd:
         self._settings = settings
         self._log = RateLimitedLog(logging.getLogger("rpcmq.syslog"))
         self._tcp, self._udp = Counters(), Counters()
-        self._receiver: Any = None
-        self._publisher: Any = None
         self._sampler: Any = None
         self._pool = Pool(settings.tcp.max_connections)
         self._connections: set[Any] = set()
         self._addresses = Places(settings.tcp.max_connections_per_address)
-        self._waiting: deque[tuple[Frame, str]] = deque()
-        self._waiting_bytes = 0
-        self._have_waiting = Event()
-        self._stopped = self._all_received = False
+        self._stopped = False
         self._stream: StreamServer | None = None
-        self._datagrams: Any = None
+        self._datagrams: Datagrams | None = None
         if settings.tcp.bind:
-            listener = _listener(settings.tcp.bind, socket.SOCK_STREAM, "tcp.bind")
-            self._stream = StreamServer(listener, self._serve, spawn=self._pool)
+            self._stream = StreamServer(_listener(settings.tcp.bind), self._serve, spawn=self._pool)
         try:
             if settings.udp.bind:
-                self._datagrams = _listener(settings.udp.bind, socket.SOCK_DGRAM, "udp.bind")
+                self._datagrams = Datagrams(settings, self._udp, self._log, self._publish_datagram)
         except ConfigError:
             if self._stream:
                 self._stream.close()
@@ -88,7 +73,7 @@ class FrontEnd:
         if self._stream:
             found["tcp"] = self._stream.socket.getsockname()[:2]
         if self._datagrams:
-            found["udp"] = self._datagrams.getsockname()[:2]
+            found["udp"] = self._datagrams.address
         return found
 
     def start(self) -> None:
@@ -97,8 +82,7 @@ class FrontEnd:
         if self._stream:
             self._stream.start()
         if self._datagrams:
-            self._receiver = gevent.spawn(self._receive)
-            self._publisher = gevent.spawn(self._publish_waiting)
+            self._datagrams.start()
         self._sampler = gevent.spawn(self._sample)
 
     def stop(self, seconds: float) -> int:
@@ -125,30 +109,20 @@ class FrontEnd:
             except OSError:
                 pass  # its peer has closed it
         self._pool.join(max(0.0, end - monotonic()))
-        if self._datagrams:
-            self._receiver.kill()
-            self._read_rest()
-            self._all_received = True
-            self._have_waiting.set()
-            self._publisher.join(max(0.0, end - monotonic()))
-            self._datagrams.close()
-            self._publisher.kill()
+        without_event = self._datagrams.stop(end) if self._datagrams else 0
         before = self._tcp.lost
         self._pool.kill()
         self._sampler.kill()
-        self._udp.lost += len(self._waiting)
-        return self._tcp.lost - before + len(self._waiting)
+        return self._tcp.lost - before + without_event
 
     def statistics(self) -> dict[str, Any]:
         """Counts and rates of each transport: see :class:`rpcmq.syslog.counters.Counters`."""
         now = monotonic()
+        found = {"tcp": self._tcp.shown(now) | {"open": len(self._connections)}}
         if self._datagrams:
-            # A datagram says how many were lost before it; after a flood there may be none for long.
-            self._udp.lost_in_kernel = max(self._udp.lost_in_kernel, drops_of(self._datagrams))
-        return {
-            "tcp": self._tcp.shown(now) | {"open": len(self._connections)},
-            "udp": self._udp.shown(now) | {"waiting": len(self._waiting)},
-        }
+            self._datagrams.count_drops()
+        found["udp"] = self._udp.shown(now) | (self._datagrams.shown() if self._datagrams else {})
+        return found
 
     # --- TCP ---------------------------------------------------------------------------------
 
@@ -201,64 +175,10 @@ class FrontEnd:
             self._tcp.lost += len(frames) - done
             raise
 
-    # --- UDP ---------------------------------------------------------------------------------
-
-    def _receive(self) -> None:
-        taken = 0
-        while True:
-            try:
-                self._keep(*self._datagrams.recvmsg(_RECEIVE_BYTES, socket.CMSG_SPACE(_DROPPED.size)))
-            except OSError as error:
-                self._log.warning("datagrams", f"a datagram could not be read: {error}")
-                gevent.sleep(0.1)
-            taken += 1
-            if taken % _TURN == 0:
-                gevent.sleep(0)
-
-    def _read_rest(self) -> None:
-        """Take what the kernel has, and nothing that comes later than the first moment without any."""
-        self._datagrams.settimeout(0.0)
-        end = monotonic() + 1.0
-        while monotonic() < end:
-            try:
-                self._keep(*self._datagrams.recvmsg(_RECEIVE_BYTES, socket.CMSG_SPACE(_DROPPED.size)))
-            except OSError:
-                return  # there is none
-
-    def _keep(self, data: bytes, ancillary: list[tuple[int, int, bytes]], flags: int, peer: Any) -> None:
-        for level, kind, value in ancillary:
-            if level == socket.SOL_SOCKET and kind == _SO_RXQ_OVFL:
-                self._udp.lost_in_kernel = _DROPPED.unpack(value)[0]
-        size = len(data) + _DATAGRAM_OVERHEAD
-        if self._waiting_bytes + size > self._settings.udp.max_waiting_bytes:
-            self._udp.lost += 1
-            text = (
-                f"a datagram of {_shown(peer)} lost: the router takes no events, and {self._waiting_bytes} bytes wait"
-            )
-            self._log.warning("lost", f"{text}; udp.max_waiting_bytes = {self._settings.udp.max_waiting_bytes}")
-            return
-        self._waiting_bytes += size
-        self._waiting.append((Frame(data[: self._settings.message.max_bytes], len(data), True), _shown(peer)))
-        self._have_waiting.set()
-
-    def _publish_waiting(self) -> None:
-        done = 0
-        while True:
-            if not self._waiting:
-                if self._all_received:
-                    return
-                self._have_waiting.clear()
-                self._have_waiting.wait()
-                continue
-            frame, source = self._waiting[0]
-            self._publish_frame(frame, "udp", source, self._udp)
-            self._waiting.popleft()
-            self._waiting_bytes -= frame.size + _DATAGRAM_OVERHEAD
-            done += 1
-            if done % _TURN == 0:
-                gevent.sleep(0)
-
     # --- both --------------------------------------------------------------------------------
+
+    def _publish_datagram(self, frame: Frame, peer: tuple[str, int]) -> None:
+        self._publish_frame(frame, "udp", _shown(peer), self._udp)
 
     def _publish_frame(self, frame: Frame, transport: str, source: str, counters: Counters) -> None:
         origin = {"transport": transport, "peer": source}
@@ -309,23 +229,18 @@ class FrontEnd:
             gevent.sleep(_SAMPLE_SECONDS)
 
 
-def _listener(address: str, kind: int, name: str) -> Any:
+def _listener(address: str) -> Any:
     host, _, port = address.rpartition(":")
     with ExitStack() as stack:
         try:
-            found = socket.getaddrinfo(host.strip("[]"), int(port), type=kind, flags=socket.AI_PASSIVE)
+            found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
             family, *_, where = found[0]
-            made = stack.enter_context(GeventSocket(family, kind))
-            if kind == socket.SOCK_STREAM:
-                made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            else:
-                made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _KERNEL_BYTES)
-                made.setsockopt(socket.SOL_SOCKET, _SO_RXQ_OVFL, 1)
+            made = stack.enter_context(GeventSocket(family, socket.SOCK_STREAM))
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             made.bind(where)
-            if kind == socket.SOCK_STREAM:
-                made.listen(1024)
+            made.listen(1024)
         except OSError as error:
-            raise ConfigError(f"{name} = {address!r}: cannot listen there: {error}") from error
+            raise ConfigError(f"tcp.bind = {address!r}: cannot listen there: {error}") from error
         stack.pop_all()
     return made
 

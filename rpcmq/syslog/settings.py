@@ -51,7 +51,10 @@ class UdpSettings:
 
     bind: str = setting("127.0.0.1:5140", OPTIONAL_ADDRESS, "where messages over UDP are taken; empty: nowhere")
     max_waiting_bytes: int = setting(
-        16 * _MIB, BYTES, "bytes of datagrams that wait while the router takes no events; further ones are lost"
+        16 * _MIB, BYTES, "bytes of datagrams that wait to become events; beyond, the sender with the most loses some"
+    )
+    kernel_bytes: int = setting(
+        32 * _MIB, BYTES, "bytes of datagrams that the kernel is asked to keep, in all sockets together"
     )
 
 

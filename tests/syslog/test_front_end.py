@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import gevent
 import pytest
 from gevent import socket as gevent_socket
+from gevent import subprocess
 
 from rpcmq.errors import ConfigError
 from rpcmq.syslog import FrontEnd, load_settings
@@ -58,8 +60,9 @@ def connected(front_end: FrontEnd) -> Any:
     return gevent_socket.create_connection(front_end.addresses["tcp"], 10)
 
 
-def send_datagrams(front_end: FrontEnd, *messages: bytes) -> None:
+def send_datagrams(front_end: FrontEnd, *messages: bytes, host: str = "127.0.0.1") -> None:
     with gevent_socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        sender.bind((host, 0))
         for message in messages:
             sender.sendto(message, front_end.addresses["udp"])
 
@@ -244,6 +247,70 @@ def test_while_the_router_takes_none_tcp_waits_and_of_udp_what_has_no_room_is_lo
     eventually(lambda: len(heard) == 2006, 60)
     assert front_end.statistics()["tcp"]["lost"] == 0
     assert front_end.stop(10.0) == 0
+
+
+def test_while_the_router_takes_none_a_sender_of_little_loses_nothing_beside_one_of_much(
+    client: Any, heard: list[Any]
+) -> None:
+    away = Away(client)
+    options = {"tcp.bind": "", "udp.bind": "127.0.0.1:0", "udp.max_waiting_bytes": 50_000}
+    front_end = FrontEnd(away, load_settings(None, options))  # type: ignore[arg-type]
+    front_end.start()
+
+    def counts(name: str) -> Any:
+        return front_end.statistics()["udp"][name]
+
+    send_datagrams(front_end, *(line("much") for _ in range(200)), host="127.4.0.1")
+    eventually(lambda: counts("lost") + counts("waiting") == 200)
+    before = counts("lost")
+    assert 0 < before == counts("lost_without_room")
+    send_datagrams(front_end, *(line(f"little {n}") for n in range(5)), host="127.4.0.2")
+    eventually(lambda: counts("lost") > before)
+    away.is_away = False
+    eventually(lambda: counts("waiting") == 0 and len(heard) == counts("messages") == 205 - counts("lost"))
+    texts = [payload["text"] for _, payload in heard]
+    assert [text for text in texts if text != "much"] == [f"little {n}" for n in range(5)]
+    assert texts.index("little 4") < 20, "they had to wait for all of the other"
+    assert front_end.stop(10.0) == 0
+
+
+#: Sends datagrams from an address to a port until it is killed.
+FLOOD = """
+import socket, sys
+sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+sender.bind((sys.argv[1], 0))
+sender.connect(("127.0.0.1", int(sys.argv[2])))
+while True:
+    sender.send(b"<14>1 - loud flood - - - " + b"x" * 60)
+"""
+
+
+@pytest.mark.fault
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux chooses sockets by sender")
+def test_a_flood_from_one_address_costs_others_nothing(start: Start, connect: Callable[..., Any]) -> None:
+    heard: set[str] = set()
+    connect().subscribe("syslog.*.*.honest.#", lambda ctx, topic, payload: heard.add(payload["text"]))
+    front_end = start()
+    hosts = [f"127.4.1.{n}" for n in range(1, 21)]
+
+    def say(text: str) -> bool:
+        for host in hosts:
+            send_datagrams(front_end, line(f"{host} {text}", "honest"), host=host)
+        return len(heard) == len(hosts)
+
+    flood = subprocess.Popen([sys.executable, "-c", FLOOD, "127.4.2.1", str(front_end.addresses["udp"][1])])
+    try:
+        eventually(lambda: front_end.statistics()["udp"]["loud"] == ["127.4.2.1"], 60)
+        # The socket that the flood has shared with some of them until now is empty once they are heard.
+        eventually(lambda: say("first"), 60)
+        for n in range(10):
+            say(str(n))
+        eventually(lambda: len(heard) == 11 * len(hosts), 60)
+    finally:
+        flood.kill()
+        flood.wait()
+    counts = front_end.statistics()["udp"]
+    assert counts["lost_in_kernel"] >= counts["lost_in_kernel_of_loud"] > 0 == counts["malformed"]
 
 
 def test_what_cannot_be_published_in_time_is_counted_as_lost(client: Any) -> None:
