@@ -128,10 +128,11 @@ test-long: setup ## run only the long tests: stress, a million random frames; an
 	@$(PY) -m pytest -m long $(PATIENT) $(ARGS)
 	@CLIENT_SHELL=threads $(PY) -m pytest tests/client
 
-# Beside the checkout's own: the wheel is unpacked into a folder of its own, which goes before the checkout for the
-# process of the tests.
+# The wheel is unpacked into a folder of its own, which goes before the checkout: for the process of the tests and, since
+# PYTHONSAFEPATH keeps the folder in which a process begins, the checkout, from going first, for those that it starts.
 test-wheel: unpacked-wheel ## build the compiled wheel and run the tests of what is compiled against it
-	@TESTED_WHEEL=$(CURDIR)/build/compiled PYTHONPATH=$(CURDIR)/build/compiled $(PY) -m pytest -n $(WORKERS) \
+	@TESTED_WHEEL=$(CURDIR)/build/compiled PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/build/compiled:$(CURDIR) \
+		$(PY) -m pytest -n $(WORKERS) \
 		-o "pythonpath=build/compiled ." $(WHEEL_TESTS) $(ARGS)
 
 .PHONY: unpacked-wheel

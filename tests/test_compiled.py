@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import sys
 from functools import partial
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
@@ -14,13 +15,16 @@ from unittest.mock import Mock
 import pytest
 
 import rpcmq
+from rpcmq.core.common import session
 from rpcmq.core.router.settings import Settings
 from rpcmq.drill.watched import Watch, WatchedRouter
 from rpcmq.testing.network import Network
+from rpcmq.testing.processes import Program, RouterProcess
 from rpcmq.transport import handoff
 from tests.compiled import COMPILED
 
 ROOT = Path(__file__).parents[1]
+SHOW_ENGINE = "from rpcmq.core.common import session; print('engine', session.__file__)"
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +61,20 @@ def test_classes_that_are_compiled_set_one_name_in_each_assignment(hook: Any) ->
 def test_what_is_tested_is_the_installed_wheel_where_that_is_wanted() -> None:
     wanted = os.environ.get("TESTED_WHEEL")
     assert (Path(rpcmq.__file__).parent.parent == Path(wanted) and COMPILED) if wanted else True
+
+
+def test_programs_that_tests_start_load_the_modules_that_this_process_has(tmp_path: Path) -> None:
+    """A folder that goes before the wheel, as the one in which a program begins, would hide it from them."""
+    (tmp_path / "script.py").write_text(SHOW_ENGINE)
+    for command in (("-c", SHOW_ENGINE), (str(tmp_path / "script.py"),)):
+        with Program([sys.executable, *command], {}, name="child") as child:
+            assert child.expect("engine (.*)")[1] == session.__file__, command
+
+
+@pytest.mark.skipif(not COMPILED or not sys.platform.startswith("linux"), reason="shows libraries, as Linux lists them")
+def test_a_router_daemon_of_a_test_is_the_compiled_one() -> None:
+    with RouterProcess() as router:
+        assert f" {session.__file__}\n" in Path(f"/proc/{router.pid}/maps").read_text()
 
 
 def test_a_drill_can_watch_the_router() -> None:

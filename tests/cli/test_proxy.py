@@ -136,8 +136,7 @@ def test_all_roles_in_one_command(tmp_path: Path, free_port: int, processes: int
         for _ in range(10):
             assert fetched(url)[2] == "hello"
         assert len(origin.requests) == 1
-        children = children_of(process.pid)
-        assert len(children) == processes + 1
+        children = eventually(lambda: all_of(process.pid, processes + 1), SECONDS)
         for child in children:
             os.kill(child, signal.SIGKILL)
         eventually(lambda: len(set(children_of(process.pid)) - set(children)) == processes + 1, SECONDS)
@@ -147,7 +146,7 @@ def test_all_roles_in_one_command(tmp_path: Path, free_port: int, processes: int
         log.rename(tmp_path / "old")
         process.send_signal(signal.SIGHUP)
         eventually(lambda: is_served(url) and log.exists() and bool(log.read_text()), SECONDS)
-        children = children_of(process.pid)
+        children = eventually(lambda: all_of(process.pid, processes + 1), SECONDS)
     assert process.returncode in (0, 143)
     assert not any(Path(f"/proc/{child}").exists() for child in children)
     origin.stop()
@@ -160,8 +159,7 @@ def test_processes_end_with_the_command(tmp_path: Path, free_port: int) -> None:
         '[[sites]]\nnames = ["*"]\norigins = ["http://127.0.0.1:1"]\n'
     )
     with running("--config", str(path), stderr=tmp_path / "err") as process:
-        eventually(lambda: len(children_of(process.pid)) == 2, SECONDS)
-        children = children_of(process.pid)
+        children = eventually(lambda: all_of(process.pid, 2), SECONDS)
         process.kill()
         eventually(lambda: not any(Path(f"/proc/{child}").exists() for child in children), SECONDS)
 
@@ -205,6 +203,12 @@ def test_keys_need_the_rights_that_the_page_says(tmp_path: Path, free_port: int)
 def children_of(pid: int) -> list[int]:
     found = Path(f"/proc/{pid}/task").glob("*/children")
     return [int(child) for file in found for child in file.read_text().split()]
+
+
+def all_of(pid: int, count: int) -> list[int]:
+    """The children of a process, once there are so many; otherwise none."""
+    children = children_of(pid)
+    return children if len(children) == count else []
 
 
 def test_settings_that_no_process_can_be_started_with_end_the_command(tmp_path: Path) -> None:

@@ -158,8 +158,8 @@ def test_a_remote_error_is_not_tried_again(client, serve):
 def test_retries_share_the_timeout(client):
     started = monotonic()
     with pytest.raises(CallTimeout):
-        client.call(None, "nobody", message("add"), timeout=1.5, retry=5)
-    assert monotonic() - started < 7
+        client.call(None, "nobody", message("add"), timeout=4.0, retry=5)
+    assert monotonic() - started < 20
 
 
 def test_a_retry_waits_at_least_as_long_as_the_error_says():

@@ -17,6 +17,7 @@ ALL = sorted(page for page in DOCS.rglob("*.md") if "```python" in page.read_tex
 
 
 @pytest.mark.integration
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.stem)
 def test_a_guide_prints_what_it_says(page: Path, tmp_path: Path) -> None:
     with RouterProcess() as router, typist(tmp_path, router.url) as reader:

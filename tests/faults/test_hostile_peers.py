@@ -489,7 +489,11 @@ def noise(site: Site, seconds: float) -> None:
 
 def test_random_bytes(site: Site):
     before = sum(site.counted().values())
-    noise(site, 2.0)
+    # Once, unless the machine is so busy that it comes to little.
+    for _ in range(10):
+        noise(site, 2.0)
+        if sum(site.counted().values()) > before + 100:
+            break
     assert sum(site.counted().values()) > before + 100
 
 

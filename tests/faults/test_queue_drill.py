@@ -43,7 +43,7 @@ def test_a_fault_hits_a_process_that_runs_and_one_that_ends_meanwhile_does_no_ha
 def test_nothing_is_lost_or_done_twice_with_files(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     history, _ = drill(tmp_path, 1000, seed_of(request), 2.0)
     assert len(history.accepted) > 900
-    assert history.seconds_to_drain() < 30
+    assert history.seconds_to_drain() < 60
 
 
 @pytest.mark.long
@@ -52,7 +52,7 @@ def test_nothing_is_lost_or_done_twice_with_a_database(
 ) -> None:
     history, _ = drill(tmp_path, 1000, seed_of(request), 2.0, postgres_server)
     assert len(history.accepted) > 900
-    assert history.seconds_to_drain() < 30
+    assert history.seconds_to_drain() < 60
 
 
 @pytest.mark.long

@@ -97,7 +97,7 @@ def test_a_slow_subscriber_hurts_itself_only(reported: Reported):
     result = scenarios.slow_subscriber(5, seconds=1.0, rate=1500.0)
     figures = reported("slow subscriber", result).figures
     assert figures["lost_alone"] == figures["lost_beside"] == 0
-    assert figures["named_after_seconds"] < 5
+    assert figures["named_after_seconds"] < 30
 
 
 @pytest.mark.long

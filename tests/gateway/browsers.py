@@ -6,7 +6,7 @@ import json
 import os
 import struct
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -54,6 +54,10 @@ class Browser:
 
     def send(self, **message: Any) -> None:
         self.send_text(json.dumps(message))
+
+    def send_all(self, messages: Iterable[dict[str, Any]]) -> None:
+        """Send them in one piece."""
+        self.socket.sendall(b"".join(self._websocket.text(json.dumps(message).encode()) for message in messages))
 
     def send_text(self, text: str) -> None:
         self.socket.sendall(self._websocket.text(text.encode()))

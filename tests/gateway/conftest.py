@@ -12,6 +12,7 @@ from typing import Any
 
 import gevent
 import pytest
+from gevent.event import Event
 
 from rpcmq import Client, ExceptionRegistry, current_request
 from rpcmq.adapters.rights import parse_right
@@ -30,6 +31,7 @@ class Demo:
         self.begun: list[str] = []
         self.cancelled: list[str] = []
         self.made = 0
+        self.go_on = Event()
 
     def echo(self, ctx: Any, **args: Any) -> Any:
         self.ran.append("echo")
@@ -51,6 +53,10 @@ class Demo:
                 self.cancelled.append(name)
                 return "cancelled"
             gevent.sleep(0.02)
+        return "done"
+
+    def hold(self, ctx: Any) -> str:
+        assert self.go_on.wait(60)
         return "done"
 
     def report(self, ctx: Any) -> str:
@@ -126,7 +132,7 @@ def start(router: InProcessRouter, secrets: Secrets) -> Iterator[Start]:
     def start(**options: Any) -> Gateway:
         given = {key.replace("__", "."): value for key, value in options.items()}
         client = Client(
-            router.url, shell="gevent", format="json", exceptions=ExceptionRegistry(defaults=False), timeout=10
+            router.url, shell="gevent", format="json", exceptions=ExceptionRegistry(defaults=False), timeout=30
         )
         defaults = {"listen.bind": "127.0.0.1:0", "access.tokens": secrets.path}
         gateway = Gateway(client, load_settings(None, defaults | given))

@@ -55,8 +55,9 @@ def test_errors_have_their_class_their_text_and_what_else_there_is(page: Browser
     assert late["type"] == "CallTimeout" and late["details"]["state"] == "queued" and "no consumer" in late["text"]
     assert page.ask("call", topic="nobody", method="x", mandatory=True)["error"]["type"] == "NoConsumer"
     assert page.ask("call", topic="demo", method="nope")["error"]["type"] == "UnknownMethod"
-    running = page.ask("call", topic="demo", method="wait", timeout=1)["error"]
-    assert running["details"]["state"] == "running"
+    # On a machine that stands still a timeout may be over before the method begins.
+    states = (page.ask("call", topic="demo", method="wait", timeout=t)["error"]["details"]["state"] for t in (1, 5, 20))
+    assert "running" in states
 
 
 def test_tracebacks_are_told_where_the_operator_says_so(start: Start, token: str, demo: Demo) -> None:
@@ -279,11 +280,12 @@ def test_requests_and_subscriptions_beyond_their_limits_are_refused(start: Start
     with browser(address_of(gateway)) as page:
         page.hello(token)
         for number in (11, 12):
-            page.send(op="call", id=number, topic="demo", method="wait", args={"seconds": 0.5})
+            page.send(op="call", id=number, topic="demo", method="wait")
         error = page.ask("call", topic="demo", method="echo")["error"]
         assert error["type"] == "Overloaded" and "limits.requests = 2" in error["text"]
         assert page.ask("subscribe", pattern="disk.a")["op"] == "result"
         assert "limits.subscriptions = 1" in page.ask("subscribe", pattern="disk.b")["error"]["text"]
+        page.send(op="cancel", id=12)
         page.answer(12)
         assert page.ask("call", topic="demo", method="echo")["op"] == "result"
 
@@ -292,7 +294,9 @@ def test_who_sends_too_much_is_told_when_to_come_again_and_then_cut_off(start: S
     gateway = start(limits__messages_per_second=5)
     with browser(address_of(gateway)) as page:
         page.hello(token)
-        answers = [page.ask("call", topic="demo", method="echo") for _ in range(8)]
+        # At once, so that no second passes between them, in which as many more are allowed.
+        page.send_all({"op": "call", "id": n, "topic": "demo", "method": "echo"} for n in range(1, 9))
+        answers = [page.next() for _ in range(8)]
         refused = [each["error"] for each in answers if each["op"] == "error"]
         assert refused and all(error["type"] == "Overloaded" for error in refused)
         assert 0 < refused[0]["details"]["retry_after"] <= 0.2
@@ -306,8 +310,12 @@ def test_the_rate_of_a_token_is_that_of_all_its_connections(start: Start, secret
     address = address_of(start())
     with browser(address) as page, browser(address) as other:
         page.hello(token), other.hello(token)
-        answers = [each.ask("call", topic="demo", method="echo") for _ in range(4) for each in (page, other)]
-    assert sum(answer["op"] == "error" for answer in answers) >= 3
+        calls = [{"op": "call", "id": n, "topic": "demo", "method": "echo"} for n in range(1, 5)]
+        # Each alone may do as much in a second.
+        page.send_all(calls)
+        other.send_all(calls)
+        answers = [each.next() for _ in calls for each in (page, other)]
+    assert any(answer["op"] == "error" for answer in answers)
 
 
 def test_connections_are_limited_in_all_by_address_and_by_token(start: Start, token: str) -> None:
@@ -373,14 +381,15 @@ def test_a_stop_lets_calls_end_and_refuses_new_ones(start: Start, token: str, de
     gateway = start()
     with browser(address_of(gateway)) as page, browser(address_of(gateway)) as idle:
         page.hello(token), idle.hello(token)
-        page.send(op="call", id=1, topic="demo", method="wait", args={"seconds": 0.5})
+        page.send(op="call", id=1, topic="demo", method="hold")
         eventually(lambda: gateway.statistics()["requests"] == 1)
-        stopping = gevent.spawn(gateway.stop, 10.0)
+        stopping = gevent.spawn(gateway.stop, 60.0)
         assert idle.next() == page.next() == {"op": "draining"}
         assert idle.ask("call", topic="demo", method="echo")["error"]["type"] == "Draining"
+        demo.go_on.set()
         assert page.answer(1)["value"] == "done"
         assert page.ended() == idle.ended() == 1001
-        assert stopping.get(timeout=10) == 0
+        assert stopping.get(timeout=60) == 0
 
 
 def test_a_stop_cuts_off_what_takes_too_long_and_says_so(start: Start, token: str, demo: Demo) -> None:

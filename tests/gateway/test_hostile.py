@@ -86,7 +86,7 @@ def test_a_frame_that_says_it_is_huge_is_refused_by_what_has_come(gateway: Gatew
 
 
 def test_slow_handshakes_are_cut_off(start: Start, token: str) -> None:
-    gateway = start(times__handshake_seconds=0.5)
+    gateway = start(times__handshake_seconds=1.5)
     with socket.create_connection(address_of(gateway), SECONDS) as silent, browser(address_of(gateway)) as no_hello:
         silent.sendall(b"GET /rpcmq HTTP/1.1\r\nHost: local")
         assert silent.recv(1) == b""

@@ -5,16 +5,20 @@ from __future__ import annotations
 import socket
 import struct
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import gevent
+import pytest
 from gevent.server import StreamServer
 from gevent.socket import create_connection
 
 from rpcmq.client import Client
 from rpcmq.testing import InProcessRouter
 from rpcmq.testing.processes import Program
+
+Failed = TypeVar("Failed", bound=Exception)
 
 PROGRAMS = Path(__file__).parent / "programs"
 
@@ -32,6 +36,19 @@ def message(method: str, /, **args: Any) -> dict[str, Any]:
 
 def program(name: str, *arguments: object, **env: str) -> Program:
     return Program([sys.executable, str(PROGRAMS / f"{name}.py"), *map(str, arguments)], env, name=name)
+
+
+def explained(expected: type[Failed], call: Callable[..., Any], *args: Any, **options: Any) -> Failed:
+    """How a call ends that times out, with the reason that the router gives.
+
+    It is made again where the router's process was held up for longer than a caller waits for the reason.
+    """
+    for _ in range(5):
+        with pytest.raises(expected) as ended:
+            call(*args, **options)
+        if "no answer within" not in str(ended.value):
+            break
+    return ended.value
 
 
 def node(router: str, host: str = "node-1", *rest: object) -> Program:

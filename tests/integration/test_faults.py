@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from collections import Counter
 from functools import partial
@@ -16,7 +17,7 @@ from rpcmq.client import Client
 from rpcmq.errors import CallError, CallTimeout, LinkLost, NoConsumer
 from rpcmq.testing import eventually
 from rpcmq.testing.processes import RouterProcess
-from tests.integration.cluster import QUICK, Proxy, consumers, counts, message, node, program
+from tests.integration.cluster import QUICK, Proxy, consumers, counts, explained, message, node, program
 from tests.latency.logs import rows, ship
 
 pytestmark = [pytest.mark.integration, pytest.mark.fault]
@@ -38,8 +39,8 @@ def test_the_caller_of_a_killed_service_is_told_so():
         with pytest.raises(LinkLost, match=r"node-1 went away .* it may have run") as raised:
             call.get(timeout=20)
         assert raised.value.details["server"] == "node-1"
-        with pytest.raises(CallTimeout, match=r"no consumer on 'compute' \(last seen \d+ s ago\)"):
-            client.call(None, "compute", message("add", a=1), timeout=0.3)
+        late = explained(CallTimeout, client.call, None, "compute", message("add", a=1), timeout=0.3)
+        assert re.search(r"no consumer on 'compute' \(last seen \d+ s ago\)", str(late))
 
 
 def test_a_mandatory_call_that_waits_for_a_service_that_is_killed_finds_no_consumer():
@@ -129,8 +130,8 @@ def test_a_stopped_service_is_unresponsive_and_not_dead():
         # No new work for it, and what it has stays with it.
         assert {client.call(None, "compute", message("where"), timeout=10) for _ in range(20)} == {"node-2"}
         assert not held.ready()
-        with pytest.raises(CallTimeout, match=r"no consumer on 'compute.node-1' answers \(silent for \d+ s: node-1\)"):
-            client.call(None, "compute.node-1", message("where"), timeout=1.0)
+        late = explained(CallTimeout, client.call, None, "compute.node-1", message("where"), timeout=1.0)
+        assert re.search(r"no consumer on 'compute.node-1' answers \(silent for \d+ s: node-1\)", str(late))
         queued = gevent.spawn(client.call, None, "compute.node-1", message("run", key="queued"), timeout=60)
         stopped.resume()
         assert held.get(timeout=20) == "held"
@@ -161,11 +162,13 @@ def test_a_service_that_is_stopped_for_too_long_is_lost():
 
 
 def test_a_router_that_was_stopped_hears_before_it_judges():
-    with RouterProcess(**QUICK) as router, Client(router.url) as client, node(router.url):
+    # As long as a process may be silent here no machine holds it up.
+    patient = QUICK | {"link_unresponsive_seconds": 4}
+    with RouterProcess(**patient) as router, Client(router.url) as client, node(router.url):
         assert client.call(None, "compute", message("where"), timeout=20) == "node-1"
         router.pause()
-        # How long it is stopped is the fault: twice what makes a process unresponsive.
-        gevent.sleep(3.0)
+        # How long it is stopped is the fault: longer than what makes a process unresponsive.
+        gevent.sleep(5.0)
         router.resume()
         assert client.call(None, "compute", message("where"), timeout=20) == "node-1"
         eventually(lambda: router.view("processes")["processes"][0]["silent_seconds"] < 0.3)

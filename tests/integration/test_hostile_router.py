@@ -91,7 +91,7 @@ def hostile() -> Iterator[HostileRouter]:
 
 class Work:
     def nap(self, ctx: Any) -> str:
-        gevent.sleep(0.01)
+        gevent.sleep(0.05)
         return "napped"
 
     def quick(self, ctx: Any) -> str:
@@ -100,7 +100,7 @@ class Work:
 
 class AsyncWork:
     async def nap(self, ctx: Any) -> str:
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0.05)
         return "napped"
 
     async def quick(self, ctx: Any) -> str:

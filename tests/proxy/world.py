@@ -167,7 +167,7 @@ class World:
         self.front_ends: list[FrontEnd] = []
         self.settings = ProxySettings(
             front=FrontSettings(https="", http="127.0.0.1:0", admin="127.0.0.1:0", drain_seconds=5.0),
-            fetch=FetchSettings(seconds=10.0),
+            fetch=FetchSettings(seconds=60.0),
         )
 
     def origin(self, answer: Callable[[Exchange], None]) -> Origin:
@@ -185,7 +185,7 @@ class World:
         **site: Any,
     ) -> None:
         """Settings with one site for all hosts."""
-        given = {"first_byte_seconds": 5.0, "idle_seconds": 5.0} | site
+        given = {"first_byte_seconds": 30.0, "idle_seconds": 30.0} | site
         self.settings = replace(
             self.settings,
             sites=(SiteSettings(names=("a.example", "*"), origins=urls, **given),),

@@ -16,7 +16,7 @@ import time
 from rpcmq import Client
 from rpcmq.errors import UsageError
 
-client = Client(sys.argv[1])
+client = Client(sys.argv[1], linger_seconds=30)
 items = client.multicall(None, "compute", {"method": "count", "args": {"n": 300}}, timeout=20)
 subscription = client.subscribe("a", lambda ctx, topic, payload: None)
 print("parent", next(items))

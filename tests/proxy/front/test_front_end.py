@@ -31,7 +31,7 @@ def test_the_first_request_is_a_miss_and_the_others_are_hits(world: World) -> No
     replies = [ask(front_end, "/a") for _ in range(4)]
     assert bodies(replies) == [b"1"] * 4
     assert [reply.is_hit for reply in replies] == [False, True, True, True]
-    assert replies[0].cache.startswith("rpcmq; fwd=uri-miss") and replies[3].headers.get("age") == "0"
+    assert replies[0].cache.startswith("rpcmq; fwd=uri-miss") and int(replies[3].headers.get("age") or -1) >= 0
 
 
 def test_many_hits_over_one_connection(world: World) -> None:
