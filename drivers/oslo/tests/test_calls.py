@@ -100,7 +100,7 @@ def test_the_callers_dicts_are_not_changed(serve: Make, transport: Make) -> None
     serve(Endpoint())
     context, message = {"user": "a"}, {"method": "echo", "args": {"n": (1,)}, "odd": 1}
     target = oslo_messaging.Target(topic="compute")
-    assert transport()._send(target, context, message, wait_for_reply=True, timeout=10) == [{"user": "a"}, {"n": [1]}]
+    assert transport()._send(target, context, message, wait_for_reply=True, timeout=60) == [{"user": "a"}, {"n": [1]}]
     assert (context, message) == ({"user": "a"}, {"method": "echo", "args": {"n": (1,)}, "odd": 1})
 
 
@@ -159,18 +159,23 @@ def test_an_unknown_method_is_told(serve: Make, client: Make) -> None:
 
 
 def test_a_timeout_says_why(serve: Make, client: Make) -> None:
-    with pytest.raises(MessagingTimeout, match=r"no consumer on 'openstack/nobody.home'"):
-        client("nobody", target={"server": "home"}, timeout=2).call({}, "who")
+    def told(caller: Any, method: str) -> str:
+        # A router that is held up by a busy machine for longer than the caller waits for its reason gives none.
+        for _ in range(5):
+            with pytest.raises(MessagingTimeout) as caught:
+                caller.call({}, method)
+            if "the router was last heard" not in str(caught.value):
+                break
+        return str(caught.value)
+
+    assert "no consumer on 'openstack/nobody.home'" in told(
+        client("nobody", target={"server": "home"}, timeout=2), "who"
+    )
     endpoint = Endpoint()
     serve(endpoint)
-    # A router that is held up by a busy machine for longer than the caller waits for its reason gives none.
-    for _ in range(5):
-        with pytest.raises(MessagingTimeout) as caught:
-            client(timeout=2).call({}, "hold")
-        if "the router was last heard" not in str(caught.value):
-            break
+    text = told(client(timeout=2), "hold")
     endpoint.go_on.set()
-    assert re.search(r"hold to openstack/compute: with .* for \d\.\d s, running", str(caught.value))
+    assert re.search(r"hold to openstack/compute: with .* for \d\.\d s, running", text), text
 
 
 def test_a_call_for_a_server_never_falls_back_to_the_topic(serve: Make, client: Make) -> None:

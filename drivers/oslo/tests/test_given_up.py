@@ -102,12 +102,18 @@ def test_an_answer_that_nobody_waits_for_harms_nobody(
     endpoint = Endpoint()
     serve(endpoint, topic="late")
     caller = client("late", timeout=60)
-    with pytest.raises(MessagingTimeout):
-        caller.prepare(timeout=0.5).call({}, "hold", n=1)
+
+    def is_held() -> bool:
+        with pytest.raises(MessagingTimeout):
+            caller.prepare(timeout=0.5).call({}, "hold", n=1)
+        return bool(endpoint.seen)
+
+    # On a busy machine it may not be begun in that time, and is not begun later then.
+    eventually(is_held)
     with caplog.at_level(logging.WARNING):
         endpoint.go_on.set()
         assert [caller.call({}, "tell", n=n) for n in range(5)] == list(range(5))
-    assert endpoint.seen == [1, *range(5)]
+    assert endpoint.seen[-6:] == [1, *range(5)]
     assert not [record for record in caplog.records if record.name.startswith("rpcmq")]
 
 

@@ -29,10 +29,16 @@ class Endpoint:
 
 @pytest.fixture
 def own_router() -> Iterator[Router]:
-    """A router that soon takes silent processes for lost, and drops what is for topics that nobody has declared."""
+    """A router that soon drops what is for topics that nobody has declared."""
+    with Router(mailbox_unclaimed_seconds="0.3") as router:
+        yield router
+
+
+@pytest.fixture
+def impatient() -> Iterator[Router]:
+    """A router that soon takes silent processes for lost."""
     patience = {"heartbeat": "0.5", "unresponsive": "2", "lost": "3", "resume": "0.1"}
-    settings = {f"link_{name}_seconds": seconds for name, seconds in patience.items()}
-    with Router(**settings, mailbox_unclaimed_seconds="0.3") as router:
+    with Router(**{f"link_{name}_seconds": seconds for name, seconds in patience.items()}) as router:
         yield router
 
 
@@ -67,15 +73,15 @@ def test_notifications_are_kept_by_a_router_that_was_started_again(
     listener.wait()
 
 
-def test_a_process_that_blocks_is_not_cut_off(own_router: Router, serve: Make, client: Make, transport: Make) -> None:
-    over = transport(own_router.url)
+def test_a_process_that_blocks_is_not_cut_off(impatient: Router, serve: Make, client: Make, transport: Make) -> None:
+    over = transport(impatient.url)
     serve(Endpoint(), over=over)
     caller = client(over=over, timeout=60)
 
     def is_cut_off() -> bool:
-        before = len(own_router.lines)
+        before = len(impatient.lines)
         assert caller.call({}, "block", seconds=5) == "done"
-        return any("lost" in line or "unresponsive" in line for line in own_router.lines[before:])
+        return any("lost" in line or "unresponsive" in line for line in impatient.lines[before:])
 
     # A busy machine may hold up anybody for so long, but not each time.
     assert not all(is_cut_off() for _ in range(5))

@@ -15,7 +15,10 @@ from rpcmq.core.process.recent_messages import RecentMessages
 from rpcmq.core.process.task import Registration, Sender, Task
 from rpcmq.wire import Flag
 
-__all__ = ["had_before", "is_others_now", "note_begun", "note_cut_off", "note_registered", "note_welcome"]
+__all__ = [
+    "awaits_end", "cut_off_of", "had_before", "is_others_now", "note_begun", "note_cut_off", "note_registered",
+    "note_session_over", "note_welcome",
+]  # fmt: skip
 
 _RESENT, _IDEMPOTENT, _FANOUT = int(Flag.RESENT), int(Flag.IDEMPOTENT), int(Flag.FANOUT)
 
@@ -78,4 +81,25 @@ def note_registered(registration: Registration | None, is_anew: bool, recent: Re
 def note_cut_off(task: Task) -> None:
     """``task`` runs on although its session is over."""
     if not task.is_call and task.flags & _IDEMPOTENT:
-        task.registration.cut_off.add(task.key)
+        task.registration.cut_off[task.key] = None
+
+
+def note_session_over(registration: Registration) -> None:
+    """No router that has sent again what runs on waits for its end."""
+    registration.cut_off = dict.fromkeys(registration.cut_off)
+
+
+def cut_off_of(registrations: Iterable[Registration]) -> set[bytes]:
+    """Return the keys of casts that run on although their session is over, and may not come to an end."""
+    return {key for registration in registrations for key in registration.cut_off}
+
+
+def awaits_end(key: bytes, attempt: int, flags: int, registration: Registration) -> bool:
+    """Note that the router has sent the cast ``key`` again, and is told when it has ended; False: it does not run.
+
+    Told at once, neither it nor the sender would have it run again if this process is lost before that end.
+    """
+    if not flags & _IDEMPOTENT or key not in registration.cut_off:
+        return False
+    registration.cut_off[key] = attempt
+    return True

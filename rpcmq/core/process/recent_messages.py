@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from itertools import islice
 
 from rpcmq.wire import KEY_BYTES
@@ -71,12 +71,12 @@ class RecentMessages:
             if name in recent._had:
                 recent._had.remove(name)
 
-    def keys_of(self, group: str) -> bytes:
-        """Return the keys of those had over this link for ``group``, back to back.
+    def keys_of(self, group: str, but: Container[bytes] = ()) -> bytes:
+        """Return the keys of those had over this link for ``group``, back to back, but for those in ``but``.
 
         Before them come those of the links that it has replaced, the latest of each, as many as there is room for.
         """
         name, had = group.encode(), list(self._had)
         if self._former and (room := (_MAX_MESSAGES - len(had)) // len(self._former)):
             had[:0] = [each for former in self._former for each in islice(reversed(former._had), room)]
-        return b"".join(each[:KEY_BYTES] for each in had if each[KEY_BYTES:] == name)
+        return b"".join(each[:KEY_BYTES] for each in had if each[KEY_BYTES:] == name and each[:KEY_BYTES] not in but)

@@ -80,8 +80,9 @@ class Registration:
         self.set_aside: set[Task] = set()
         #: Whether each cast is one of these when it is delivered.
         self.sets_aside = sets_aside
-        #: Keys of idempotent casts that run on although their session is over: nobody was told that they were run.
-        self.cut_off: set[bytes] = set()
+        #: Idempotent casts that run on although their session is over, by key: nobody was told that they were run. With
+        #: the attempt of the router that has sent it again since, and is told when it has ended; None: none has.
+        self.cut_off: dict[bytes, int | None] = {}
         #: Direct calls waiting for credit; calls through the router wait at the router.
         self.waiting: dict[bytes, Task] = {}
         #: Bytes of their payloads.

@@ -138,6 +138,7 @@ class TaskTable:
         if void := sum(message[KEY] not in self.witness.answers.answers for message in answers):
             self.counters["late answers"] += void
         for registration in self.registrations.values():
+            casts_had.note_session_over(registration)
             routed = [task for task in registration.running.values() if task.sender is self._uplink]
             for task in routed:
                 if not self.witness.moved(task, welcome):
@@ -174,9 +175,10 @@ class TaskTable:
 
     def _send_registration(self, now: float, registration: Registration, call: Call) -> Call:
         registration.is_refused = False
+        own = self.registrations.values() if self._uplink.moves.mesh is not None else ()
         body = RegisterBody(
             credit=registration.credit, peer_url=registration.peer_url, group=registration.group,
-            occupied=registration.occupied, recent=self.recent.keys_of(registration.group),
+            occupied=registration.occupied, recent=self.recent.keys_of(registration.group, casts_had.cut_off_of(own)),
         )  # fmt: skip
         address = registration.address.encode()
         return self._calls.start(now, call, Kind.REGISTER, body.payload(), address=address, consumer=registration.tag)
@@ -201,7 +203,8 @@ class TaskTable:
                 flags & _FANOUT and witness.is_active and witness.had_copy(key, tag)
             ):
                 self.counters["duplicate casts dropped"] += 1
-                self._settlements.add(tag, key, message[ATTEMPT_AT], Outcome.OK, 0)
+                if not casts_had.awaits_end(key, message[ATTEMPT_AT], flags, registration):
+                    self._settlements.add(tag, key, message[ATTEMPT_AT], Outcome.OK, 0)
                 return
             self.recent.add(key, registration.group)
         self.accept(now, message, registration, self._uplink)
@@ -322,8 +325,8 @@ class TaskTable:
         registration.unended -= 1
         if self.streams.open:
             self.streams.forget(task)
-        if registration.cut_off:
-            registration.cut_off.discard(task.key)
+        if registration.cut_off and (awaited := registration.cut_off.pop(task.key, None)) is not None:
+            self._settlements.add(registration.tag, task.key, awaited, Outcome.OK, 0)
         if registration.running.get(task.key) is task:
             del registration.running[task.key]
         while registration.waiting and len(registration.running) < registration.credit:

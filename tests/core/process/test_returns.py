@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from rpcmq.core.process.task_states import TaskState
 from rpcmq.errors import Outcome
-from rpcmq.wire import KEY, KIND_AT, Flag, Kind, body_of, control, payload_of
+from rpcmq.wire import KEY, KIND_AT, SETTLEMENT, Flag, Kind, body_of, control, payload_of
 from tests.core.process.serving import Process
 
 
@@ -103,6 +105,52 @@ def test_an_idempotent_cast_that_runs_on_is_not_taken_for_ended(process: Process
     process.serving.settle(0.0, again, Outcome.OK)
     assert [m[KIND_AT] for m in process.sent()] == [Kind.SETTLE]
     assert process.deliver(Kind.CAST, key=task.key, attempt=2, flags=Flag.IDEMPOTENT) is None
+
+
+def test_the_next_router_is_told_the_end_of_an_idempotent_cast_that_is_sent_again_while_it_runs_on(
+    process: Process,
+) -> None:
+    """Told at once, it would not have another consumer run it if this process died then."""
+    process.register()
+    task = process.deliver(Kind.CAST, flags=Flag.IDEMPOTENT)
+    assert task is not None
+    process.connect(boot=6, takes_back=True)
+    process.sent()
+    again = Flag.IDEMPOTENT | Flag.RESENT
+    assert process.deliver(Kind.CAST, key=task.key, attempt=3, flags=again) is None
+    assert not process.sent()
+    # It may be offered once more by that router, which counts on the latest attempt.
+    assert process.deliver(Kind.CAST, key=task.key, attempt=4, flags=again) is None
+    process.serving.settle(0.0, task, Outcome.OK)
+    (settled,) = process.sent()
+    assert settled[KIND_AT] == Kind.SETTLE
+    (settlement,) = SETTLEMENT.iter_unpack(payload_of(settled))
+    assert settlement[:2] == (task.key, 4)
+    assert process.deliver(Kind.CAST, key=task.key, attempt=5, flags=again) is None
+    assert [m[KIND_AT] for m in process.sent()] == [Kind.SETTLE], "it has ended"
+
+
+def test_no_earlier_router_is_told_of_that_end(process: Process) -> None:
+    process.register()
+    task = process.deliver(Kind.CAST, flags=Flag.IDEMPOTENT)
+    assert task is not None
+    process.connect(boot=6, takes_back=True)
+    process.deliver(Kind.CAST, key=task.key, attempt=3, flags=Flag.IDEMPOTENT | Flag.RESENT)
+    process.connect(boot=7, takes_back=True)
+    process.sent()
+    process.serving.settle(0.0, task, Outcome.OK)
+    assert not process.sent()
+
+
+@pytest.mark.parametrize("mesh", [{}, {"mesh": "east", "routers": []}])
+def test_a_router_of_a_mesh_is_not_told_that_a_cast_was_had_that_runs_on_and_may_run_twice(
+    process: Process, mesh: dict[str, Any]
+) -> None:
+    process.register()
+    tasks = [process.deliver(Kind.CAST, flags=flags) for flags in (Flag.IDEMPOTENT, 0)]
+    keys = [task.key.hex() for task in tasks if task is not None]
+    (register,) = [m for m in process.connect(boot=6, mesh=mesh) if m[KIND_AT] == Kind.REGISTER]
+    assert body_of(register)["recent"] == "".join(keys[1:] if mesh else keys)
 
 
 def test_an_idempotent_cast_that_was_run_before_its_session_ended_is_not_run_again(process: Process) -> None:

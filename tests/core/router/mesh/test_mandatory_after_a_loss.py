@@ -99,6 +99,28 @@ def test_one_that_comes_again_and_finds_nobody_may_have_run_and_so_it_is_told(ne
     assert len(node.got(Kind.CAST)) == 1, "it does run"
 
 
+@pytest.mark.parametrize("has_just_started", [False, True])
+def test_a_fanout_that_comes_again_and_finds_nobody_may_have_run_for_the_lost_router_has_sent_copies(
+    net: MeshNetwork, has_just_started: bool
+) -> None:
+    node, api = consumer(net, "a"), net.process("api", router="a")
+    fanout = api.cast("jobs", flags=SENT | Flag.FANOUT)
+    assert len(node.got(Kind.CAST)) == 1
+    net.hosts["a"].kill()
+    net.advance(8.0)
+    if has_just_started:
+        net.hosts["b"].kill()
+        net.hosts["b"].start(clock_step=1.0)
+        net.advance(1.0)
+    api.move("b")
+    before = len(api.received)
+    api._message(Kind.CAST, "jobs", "", b"", key=fanout.key, hops=1, flags=SENT | AGAIN | Flag.FANOUT)
+    net.advance(20.0)
+    (end,) = [message for message in api.received[before:] if message.key == fanout.key]
+    assert (end.kind, end.outcome) == (Kind.ERROR, Outcome.LINK_LOST)
+    assert "it may have run" in end.body["text"]
+
+
 def test_each_of_those_that_come_again_waits_for_its_own_consumer_and_they_stay_in_order(net: MeshNetwork) -> None:
     first, second = consumer(net, "a", "first", "node-1"), consumer(net, "a", "second", "node-2")
     api = net.process("api", router="a")
