@@ -12,6 +12,7 @@ from itertools import chain
 from typing import Any
 
 from rpcmq.core.common.session import Session
+from rpcmq.core.router.grant_shares import GrantShares
 from rpcmq.core.router.link_states import LinkState
 from rpcmq.core.router.permissions import Permissions
 from rpcmq.core.router.pubsub.subscriber import Subscriber
@@ -34,6 +35,7 @@ class BaseLink(Session):
         "counters",
         "description",
         "follows_mesh",
+        "grant_shares",
         "handle",
         "heard",
         "identity",
@@ -120,6 +122,8 @@ class BaseLink(Session):
     #: The unacknowledged window is full: no new work and no events until it acknowledges some.
     is_full: bool
     counters: Counter[str]
+    #: Grants of streams that wait for it, by who granted them; None while little waits.
+    grant_shares: GrantShares | None
 
     #: PubSub: (exchange, pattern) subscribed to.
     patterns: dict[tuple[bytes, bytes], None]
@@ -148,7 +152,7 @@ class BaseLink(Session):
         self.inbox = deque()
         self.counters = Counter()
         self.patterns = {}
-        self.window = self.permissions = self.maker = None
+        self.window = self.permissions = self.maker = self.grant_shares = None
 
     def owe(self, key: bytes, maker: BaseLink) -> None:
         """Note that the answer with ``key``, which goes to this link, was made at another one than :attr:`maker`."""

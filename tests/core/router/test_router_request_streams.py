@@ -143,6 +143,25 @@ def test_grants_of_many_streams_end_some_of_them_and_not_the_link_of_their_calle
     assert net.link(api).is_responsive and 0 < len(api.got(Kind.REQUEST_GRANT)) <= 51
 
 
+def test_grants_of_one_service_end_its_streams_and_not_those_of_another():
+    net = Network(Settings(recovery_seconds=0.0, outbox_max_messages=400))
+    api, greedy, honest = net.process("api"), net.process("greedy", **KNOWS), net.process("honest", **KNOWS)
+    greedy.register("files", credit=10)
+    honest.register("images", credit=10)
+    calls = [api.request("files", format=4, flags=Flag.STREAM) for _ in range(10)]
+    others = [api.request("images", format=4, flags=Flag.STREAM) for _ in range(5)]
+    requests = greedy.got(Kind.REQUEST)
+    with net.together():  # the caller takes nothing meanwhile
+        for _ in range(50):
+            for request in requests:
+                grant(greedy, request, 1, 1)
+        for request in honest.got(Kind.REQUEST):
+            grant(honest, request, 16, 1000)
+    assert all(call.end.outcome is Outcome.LINK_LOST for call in calls)
+    assert all(call.ends == [] for call in others)
+    assert {m.key for m in api.got(Kind.REQUEST_GRANT)} >= {call.key for call in others}
+
+
 def test_a_grant_for_a_request_without_a_stream_ends_the_call(api: Process, node: Process):
     node.register("files")
     call = api.request("files")

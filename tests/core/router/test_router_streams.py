@@ -165,19 +165,51 @@ def test_a_flood_of_small_grants_ends_the_stream_before_its_consumer_drowns(api:
     assert len(node.got(Kind.GRANT)) <= 2 * MAX_STREAM_GRANTS
 
 
-def test_grants_of_many_streams_end_some_of_them_and_not_the_link_of_their_consumer():
-    net = Network(Settings(recovery_seconds=0.0, outbox_max_messages=100))
-    api, node = net.process("api"), net.process("node-7")
-    node.register("compute", credit=10)
-    calls = [api.request("compute", flags=Flag.STREAM | Flag.BYTE_CREDIT) for _ in range(10)]
-    with net.together():
-        for _ in range(20):
+def streams(of: Process, count: int) -> list[Call]:
+    return [of.request("compute", flags=Flag.STREAM | Flag.BYTE_CREDIT) for _ in range(count)]
+
+
+def test_grants_of_many_streams_end_them_and_neither_the_link_of_their_consumer_nor_streams_of_others():
+    net = Network(Settings(recovery_seconds=0.0, outbox_max_messages=400))
+    greedy, honest, node = net.process("greedy"), net.process("honest"), net.process("node-7")
+    node.register("compute", credit=20)
+    calls, others = streams(greedy, 10), streams(honest, 5)
+    with net.together():  # the consumer takes nothing meanwhile
+        for _ in range(50):
             for call in calls:
-                api.grant(call, 1, 1)
+                greedy.grant(call, 1, 1)
+        for _ in range(4):
+            for call in others:
+                honest.grant(call, 1, 1)
     assert all(call.end.outcome is Outcome.LINK_LOST for call in calls)
-    assert "messages already wait for node-7 (link.outbox_max_messages = 100)" in calls[0].end.body["text"]
+    text = calls[0].end.body["text"]
+    assert "messages already wait for node-7 (link.outbox_max_messages = 400)" in text
+    assert "grants of this process: it has its share" in text
+    assert all(call.ends == [] for call in others)
+    assert net.router.dispatch.requests.counters["grants dropped: share used up"] == 10
     net.advance(5)
-    assert net.link(node).is_responsive and 0 < len(node.got(Kind.GRANT)) <= 51 and len(node.got(Kind.CANCEL)) == 10
+    assert net.link(node).is_responsive and len(node.got(Kind.CANCEL)) == 10
+    grants = [grant.key for grant in node.got(Kind.GRANT)]
+    assert [grants.count(call.key) for call in others] == [4] * 5
+    # An eighth is not counted, and of what is left to the half it has no more than is left free.
+    assert 50 < sum(grants.count(call.key) for call in calls) <= 50 + (200 - 50) // 2 + 1
+
+
+def test_what_has_arrived_is_of_no_share_any_more():
+    net = Network(Settings(recovery_seconds=0.0, outbox_max_messages=4000))
+    api, node = net.process("api"), net.process("node-7")
+    node.register("compute", credit=20)
+    calls = streams(api, 10)
+    for request in node.got(Kind.REQUEST):
+        node.item(request, b"x", Flag.BYTE_CREDIT)
+    for _ in range(10):
+        with net.together():
+            for _ in range(100):
+                for call in calls:
+                    api.grant(call, 0, 1)
+        net.advance(1)
+    assert [call.ends for call in calls] == [[]] * 10
+    assert len(node.got(Kind.GRANT)) == 10_000
 
 
 @pytest.mark.parametrize("payload", [b"", b"123", b"12345", b"123456789"])

@@ -74,7 +74,7 @@ class RequestStreams:
             self._requests.break_off(now, delivery.request, Outcome.PROTOCOL, f"{link.identity}: {excess}")
             return
         caller = delivery.request.reply_to
-        if caller is not None and (no_room := self._streams.no_room_for_grants(caller)):
+        if caller is not None and (no_room := self._streams.no_room_for_grant(caller, link.origin)):
             self._requests.break_off(now, delivery.request, Outcome.LINK_LOST, no_room)
             return
         self._tell_caller(now, delivery, message)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from rpcmq.core.common.stream_credit import StreamCredit, unasked_credit
 from rpcmq.core.router.base_link import outgoing_bytes
+from rpcmq.core.router.grant_shares import GrantShares
 from rpcmq.core.router.model import Delivery, Link, Request
 from rpcmq.core.router.roundrobin.answer_bounds import is_work
 from rpcmq.core.router.roundrobin.request_table import RequestTable
@@ -19,6 +20,7 @@ from rpcmq.wire import (
     KEY,
     KIND_AT,
     LOW_FLAGS_AT,
+    ORIGIN,
     Flag,
     Kind,
     flags_of,
@@ -34,6 +36,8 @@ __all__ = ["Streams"]
 #: Messages and bytes queued for a caller above which keep-alives are dropped.
 _MAX_BEFORE_ALIVE = 1000
 _MAX_BYTES_BEFORE_ALIVE = 8 << 20
+#: Grants are not counted before this part of the messages that may wait for a link do.
+_UNCOUNTED_PART = 8
 
 
 class Streams:
@@ -63,19 +67,33 @@ class Streams:
         credit = _credit_of(delivery)
         if excess := credit.add(items, size_bytes):
             self._requests.break_off(now, request, Outcome.PROTOCOL, f"stream: {excess}")
-        elif no_room := self.no_room_for_grants(delivery.consumer.link):
+        elif no_room := self.no_room_for_grant(delivery.consumer.link, message[ORIGIN]):
             self._requests.break_off(now, request, Outcome.LINK_LOST, no_room)
         elif credit.counts_bytes or len(payload_of(message)) == 4:
             delivery.consumer.link.send(message)
         elif items:  # another consumer had it, which counted bytes: the first count alone is for all
             delivery.consumer.link.send(pack(Kind.GRANT, items.to_bytes(4), key=key))
 
-    def no_room_for_grants(self, to: Link) -> str:
-        """Return why ``to`` is given no more grants; empty: it is. Those of many streams must not end its link."""
-        waiting, most = len(to.outbox) + to.unacknowledged, self._settings.outbox_max_messages
-        if waiting <= most // 2:
+    def no_room_for_grant(self, to: Link, granter: bytes) -> str:
+        """Return why ``to`` is given no more grants of ``granter`` (an origin); empty: it is, and this one is counted.
+
+        Those of many streams must not end its link, and those of one process not the streams of others.
+        """
+        most = self._settings.outbox_max_messages
+        waiting = len(to.outbox) + to.unacknowledged
+        if waiting <= most // _UNCOUNTED_PART:
+            to.grant_shares = None
             return ""
-        return f"grant dropped: {waiting} messages already wait for {to.identity} (link.outbox_max_messages = {most})"
+        if to.grant_shares is None:
+            to.grant_shares = GrantShares()
+        sent = to.sent_messages
+        room = most // 2 - waiting
+        count = to.grant_shares.take(granter, sent + len(to.outbox), sent - to.unacknowledged, room)
+        if not count and room > 0:
+            return ""
+        self._requests.counters["grants dropped: share used up"] += 1
+        text = f"grant dropped: {waiting} messages already wait for {to.identity} (link.outbox_max_messages = {most})"
+        return f"{text}, {count} of them grants of this process: it has its share"
 
     def item(self, now: float, link: Link, message: bytes) -> None:
         """Handle an ITEM of a stream, or ALIVE (a keep-alive, perhaps with progress)."""

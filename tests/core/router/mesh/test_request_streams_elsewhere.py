@@ -165,3 +165,25 @@ def test_bytes_of_an_answer_are_granted_and_counted_across_routers(net: MeshNetw
     assert call.ends == []
     node.item(request, b"one too many", Flag.BYTE_CREDIT)
     assert call.end.outcome is Outcome.PROTOCOL
+
+
+def test_grants_of_one_caller_end_its_streams_and_not_those_of_another_where_the_service_is_elsewhere() -> None:
+    net = MeshNetwork(settings=Settings(recovery_seconds=0.0, outbox_max_messages=400))
+    net.advance(2.0)
+    greedy, honest = net.process("greedy", router="a"), net.process("honest", router="a")
+    node = net.process("node", router="b")
+    node.register("compute", credit=20)
+    net.advance(1.0)
+    flags = Flag.STREAM | Flag.BYTE_CREDIT
+    calls, others = ([of.request("compute", flags=flags, ttl=30) for _ in range(8)] for of in (greedy, honest))
+    for request in node.got(Kind.REQUEST):
+        node.item(request, b"x", Flag.BYTE_CREDIT)
+    with net.together():  # the service's router takes nothing meanwhile
+        for _ in range(50):
+            for call in calls:
+                greedy.grant(call, 1, 1)
+        for call in others:
+            honest.grant(call, 1, 1)
+    assert all(call.end.outcome is Outcome.LINK_LOST for call in calls)
+    assert [call.ends for call in others] == [[]] * 8
+    assert {grant.key for grant in node.got(Kind.GRANT)} >= {call.key for call in others}
