@@ -35,6 +35,20 @@ def test_the_suite_passes_in_node(start: Start, token: str, demo: Demo) -> None:
     assert gateway.statistics()["messages"].get("unusable", 0) == 0
 
 
+def test_a_program_that_closes_its_client_within_a_loop_over_events_ends_in_order(start: Start, token: str) -> None:
+    assert NODE is not None
+    ended = subprocess.run(
+        [NODE, str(SCRIPTS / "closing.mjs")],
+        env=node_environment(start().websocket_url, token),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout.splitlines() == ["event 1", "the loop has ended"]
+
+
 class Script:
     """A script of Node that is told lines, and tells some."""
 

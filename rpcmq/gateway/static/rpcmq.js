@@ -417,6 +417,11 @@ class Pending {
     this.failed(error);
   }
 
+  /** The program has closed the client. @param {RpcError} error */
+  closed(error) {
+    this.fail(error);
+  }
+
   forget() {
     clearTimeout(this.timer);
     this.options.signal?.removeEventListener("abort", this.onAbort);
@@ -541,7 +546,9 @@ export class Stream extends Pending {
 /**
  * Events whose topics match a pattern: an async iterator of `{ topic, payload }`. To leave the loop ends it.
  *
- * After a reconnect it subscribes again; what was published meanwhile is not seen, and `gaps` counts that.
+ * `close()`, its own or the client's, ends the iteration as the end of any list does. It throws where the gateway
+ * refuses the token, or the subscription, for good. After a reconnect it subscribes again; what was published meanwhile
+ * is not seen, and `gaps` counts that.
  */
 export class Subscription extends Pending {
   /** @param {Client} client @param {Record<string, any>} message @param {Options & { maxQueued?: number }} options */
@@ -554,6 +561,7 @@ export class Subscription extends Pending {
     /** Reconnects. */
     this.gaps = 0;
     this.maxQueued = options.maxQueued ?? 1000;
+    this.isReady = false;
     this.ready = new Promise((resolve, reject) => {
       this.resolve = resolve;
       this.reject = reject;
@@ -572,6 +580,7 @@ export class Subscription extends Pending {
 
   result() {
     clearTimeout(this.timer);
+    this.isReady = true;
     this.resolve?.(this);
   }
 
@@ -591,6 +600,12 @@ export class Subscription extends Pending {
       this.lost += 1;
     }
     this.waiting.put({ topic: message.topic, payload: message.payload });
+  }
+
+  /** @param {RpcError} error */
+  closed(error) {
+    if (this.isReady) this.close();
+    else this.fail(error);
   }
 
   /** Get no more events. */
@@ -749,9 +764,12 @@ export class Client extends EventTarget {
     return subscription;
   }
 
-  /** End the connection; what has not ended fails with CallCancelled. */
+  /** End the connection, and subscriptions as their own `close()` does; all else fails with CallCancelled. */
   close() {
-    this.finish(new CallCancelled("the client was closed"), NORMAL, "");
+    if (this.state === "closed") return;
+    const error = new CallCancelled("the client was closed");
+    for (const request of [...this.pending.values()]) request.closed(error);
+    this.finish(error, NORMAL, "");
   }
 
   // --- parts ---

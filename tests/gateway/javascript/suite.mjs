@@ -219,7 +219,57 @@ export const tests = {
     const subscription = await client.subscribe("disk.#");
     client.close();
     await fails(call, m.CallCancelled);
-    await fails(subscription.next(), m.CallCancelled);
+    same((await subscription.next()).done, true);
+  },
+
+  async "a loop over a subscription ends when the client is closed"({ m, options }) {
+    const client = new m.Client(options);
+    const subscription = await client.subscribe("disk.#");
+    const seen = [];
+    const loop = (async () => { for await (const { payload } of subscription) seen.push(payload); })();
+    await client.publish("disk.a", 1, { confirm: true });
+    await until(() => seen.length === 1);
+    client.close();
+    client.close();
+    await atOnce(loop);
+    same(seen, [1]);
+    same(client.pending.size, 0);
+  },
+
+  async "a stream, and a subscription that is not made yet, fail when the client is closed"({ m, options }) {
+    const client = new m.Client(options);
+    const items = client.stream("demo", "count", { n: 100000 });
+    same((await items.next()).value, 0);
+    const subscribing = client.subscribe("disk.#");
+    client.close();
+    await fails(atOnce(subscribing), m.CallCancelled);
+    await fails((async () => { for await (const _ of items); })(), m.CallCancelled);
+    await fails(client.subscribe("disk.#"), m.CallCancelled);
+  },
+
+  async "a subscription that cannot be made again is an error of its loop"({ m }) {
+    for (const refuse of [
+      (socket) => socket.onclose({ code: 4401, reason: "it was revoked" }),
+      (socket, { id }) => socket.onmessage({
+        data: JSON.stringify({ op: "error", id, error: { type: "AccessDenied", text: "it was revoked" } }),
+      }),
+    ]) {
+      const sockets = [];
+      const client = new m.Client({ url: "ws://127.0.0.1:9/rpcmq", token: "t", WebSocket: standIn(sockets) });
+      const subscribed = (socket) => socket.sent.find((each) => each.op === "subscribe");
+      const subscribing = client.subscribe("disk.#", { timeout: 600 });
+      await until(() => sockets.length === 1);
+      sockets[0].welcome();
+      sockets[0].onmessage({ data: JSON.stringify({ op: "result", id: subscribed(sockets[0]).id }) });
+      const subscription = await atOnce(subscribing);
+      sockets[0].onclose({ code: 1006, reason: "" });
+      await until(() => sockets.length === 2);
+      sockets[1].welcome();
+      refuse(sockets[1], subscribed(sockets[1]));
+      const error = await fails(atOnce((async () => { for await (const _ of subscription); })()), m.AccessDenied);
+      check(error.message === "it was revoked" && subscription.gaps === 1);
+      client.close();
+    }
   },
 
   async "a call that is sent again has the time that is left"({ m }) {
