@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 __all__ = ["dead_command", "drop_command", "move_command", "peek_command", "retry_command"]
 
 _STATES = ("ready", "postponed", "running", "dead")
+#: Bounds of one look, as the queue server has them: bytes of messages, and items where these are decoded.
+_LOOK_BYTES, _MOST_DECODED = 4 << 20, 100
+#: Most bytes of a message that a row does not count: its header, and the name of its method.
+_UNCOUNTED = 1024
 _SPARE = ("key", "bytes", "attempts", "method")
 _all_option = click.option("--all", "is_all", is_flag=True, help="All dead items of QUEUE.")
 _count_option = click.option(
@@ -46,23 +50,36 @@ def peek_command(
 
     Of the ready ones the next is the first, of the postponed ones that which is due first. The first column names an
     item for `rpcmq queue retry`, `drop` and `move`. Of an id, a key or a method of more than 64 characters the
-    beginning and the end are shown; `--json` has all of it. The exit code is 1 if no router has the queue, or a queue
-    server does not answer.
+    beginning and the end are shown; `--json` has all of it. Of each owner 4 MiB of items are shown at the most; where
+    there are more than these, and --count asks for more, a line on stderr says so, and `is_cut` in --json. The exit
+    code is 1 if no router has the queue, or a queue server does not answer.
     """
+    cut = set[str]()
 
     def look(servers: QueueServers, name: str) -> Any:
-        if has_args:
-            return servers.messages(name, queue, of, count)
-        return servers.look(name, "items", queue=queue, state=of, most=count)
+        rows: list[dict[str, Any]] | None = (
+            servers.messages(name, queue, of, count)
+            if has_args
+            else servers.look(name, "items", queue=queue, state=of, most=count)
+        )
+        if rows and len(rows) < count and _is_full(rows, has_args):
+            figures = servers.look(name, "show", queue=queue)
+            if figures and figures[of] > len(rows):
+                cut.add(name)
+        return rows
 
     answers = ask(state, owner, timeout, look)
     found = known(answers, queue)
+    for name in cut:
+        bound = f"{_MOST_DECODED} items, or 4 MiB of them," if has_args else "4 MiB of them"
+        text = f"rpcmq: queue {queue} of {name} has more items that are {of}: {bound} are shown at the most"
+        click.echo(plain(text), err=True)
     for row in (row for rows in found.values() for row in rows):
         row.pop("mark", None)
     if state.json:
         for row in (row for rows in found.values() for row in rows if has_args):
             row |= {key: json.loads(typed_json(row[key])) for key in ("context", "args") if key in row}
-        _print_json(queue, found, answers)
+        _print_json(queue, found, answers, {name: {"is_cut": name in cut} for name in found})
         return silent_code(answers)
     output = Output()
     when = {"postponed": ("due_in", ">due in"), "dead": ("dead_for", ">dead for")}.get(of)
@@ -89,6 +106,12 @@ def peek_command(
         output.print(plain(f"queue {queue} has no items that are {of}"), markup=False)
     say_silent(output, answers)
     return silent_code(answers)
+
+
+def _is_full(rows: list[dict[str, Any]], has_args: bool) -> bool:
+    """Whether a queue server shows no more than ``rows`` at once."""
+    size = sum(row.get("bytes", 0) + _UNCOUNTED for row in rows)
+    return size >= _LOOK_BYTES or (has_args and len(rows) >= _MOST_DECODED)
 
 
 def _message(row: dict[str, Any]) -> tuple[str, str]:
@@ -273,6 +296,11 @@ def _key(text: str) -> tuple[int, int]:
     return int(priority), int(number)
 
 
-def _print_json(queue: str, found: dict[str, Any], answers: Answers) -> None:
-    rows = [{"owner": name, **(each if isinstance(each, dict) else {"items": each})} for name, each in found.items()]
+def _print_json(
+    queue: str, found: dict[str, Any], answers: Answers, more: dict[str, dict[str, bool]] | None = None
+) -> None:
+    rows = [
+        {"owner": name, **(each if isinstance(each, dict) else {"items": each}), **(more or {}).get(name, {})}
+        for name, each in found.items()
+    ]
     print_json({"queue": queue, "owners": rows, "silent": answers.silent_rows()})

@@ -70,6 +70,37 @@ def test_peek_takes_nothing(system: list[InProcessRouter], invoke: Invoke) -> No
     assert "has no items that are dead" in invoke("queue", "peek", "peeked", "--state", "dead", *at).stdout
 
 
+@pytest.mark.parametrize("of", ["postponed", "ready"])
+def test_peek_says_that_more_items_are_there_than_a_look_shows(
+    system: list[InProcessRouter], invoke: Invoke, of: str
+) -> None:
+    queue = f"large-{of}"
+    with Client(system[0].url) as client:
+        for n in range(7):
+            message = {"method": "charge", "args": {"invoice": f"{n}{'x' * (1 << 20)}"}}
+            client.put(None, queue, message, delay=1000 if of == "postponed" else 0)
+    eventually(lambda: row_of(invoke, system[0], queue)[of] == 7)
+    at = ("--state", of, "--router", system[1].url)
+    ended = invoke("queue", "peek", queue, *at)
+    assert ended.stdout.count("charge") == 4 and ended.returncode == 0
+    text = f"rpcmq: queue {queue} of a has more items that are {of}: 4 MiB of them are shown at the most\n"
+    assert ended.stderr == text
+    ended = invoke("queue", "peek", queue, "--json", *at)
+    (owner,) = json.loads(ended.stdout)["owners"]
+    assert (len(owner["items"]), owner["is_cut"], ended.stderr) == (4, True, text)
+    ended = invoke("queue", "peek", queue, "--count", "4", *at)
+    assert ended.stdout.count("charge") == 4 and ended.stderr == "", "as many as were asked for"
+
+
+def test_peek_says_that_it_decodes_a_hundred_items_at_the_most(system: list[InProcessRouter], invoke: Invoke) -> None:
+    put(system[0], "many", *range(1, 103))
+    eventually(lambda: row_of(invoke, system[0], "many")["ready"] == 102)
+    at = ("--count", "500", "--router", system[0].url)
+    ended = invoke("queue", "peek", "many", "--args", *at)
+    assert "queue many of a has more items that are ready: 100 items, or 4 MiB of them, are shown" in ended.stderr
+    assert invoke("queue", "peek", "many", *at).stderr == ""
+
+
 def test_peek_tells_the_reason_in_a_narrow_terminal_too(
     system: list[InProcessRouter], invoke: Invoke, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -70,7 +70,7 @@ class Operators:
         if state not in PEEK_STATES:
             raise ValueError(f"state must be one of {', '.join(PEEK_STATES)}, not {state!r}")
         if state == "running":
-            then([view_of(state, given.item) for given in queue.given][:most])
+            then(_first([view_of(state, given.item) for given in queue.given], most))
         elif state == "dead":
             self._store.read_dead(
                 name, after, most, PAGE_BYTES, lambda items: then([view_of(state, each) for each in items])
@@ -90,7 +90,7 @@ class Operators:
             if rest and len(found) < most:
                 self._store.read(Lane(queue.name, rest.pop(0)), 0, most + len(taken), PAGE_BYTES, read)
             else:
-                then(sorted(found.values(), key=lambda view: (-view.priority, view.number))[:most])
+                then(_first(sorted(found.values(), key=lambda view: (-view.priority, view.number)), most))
 
         read()
 
@@ -99,12 +99,13 @@ class Operators:
         found: list[ItemView] = []
         rest = [Lane(queue.name, priority) for priority in queue.lanes]
 
-        def read(lane: Lane, after: Position, wanted: int) -> None:
+        def read(lane: Lane, after: Position, wanted: int, room: int) -> None:
             def take(items: Items) -> None:
-                ours = [view_of("postponed", item) for item in items if key_of(item) not in taken][:wanted]
+                ours = _first([view_of("postponed", item) for item in items if key_of(item) not in taken], wanted)
                 found.extend(ours)
-                if items and len(ours) < wanted:
-                    read(lane, items[-1].position, wanted - len(ours))
+                left = room - sum(len(view.message) for view in ours)
+                if items and len(ours) < wanted and left > 0:
+                    read(lane, items[-1].position, wanted - len(ours), left)
                 else:
                     read_next()
 
@@ -112,9 +113,9 @@ class Operators:
 
         def read_next() -> None:
             if rest:
-                read(rest.pop(0), Position(), most)
+                read(rest.pop(0), Position(), most, PAGE_BYTES)
             else:
-                then(sorted(found, key=lambda view: view.since)[:most])
+                then(_first(sorted(found, key=lambda view: view.since), most))
 
         read_next()
 
@@ -251,3 +252,13 @@ class Operators:
 
 def _state_again(item: Stored) -> bytes:
     return Story.from_bytes(item.state).again().to_bytes()
+
+
+def _first(views: list[ItemView], most: int) -> list[ItemView]:
+    """The first of ``views``, until they have 4 MiB; one in any case."""
+    room = PAGE_BYTES
+    for number, view in enumerate(views[:most]):
+        if room <= 0:
+            return views[:number]
+        room -= len(view.message)
+    return views[:most]
