@@ -25,9 +25,11 @@ _RECEIVE_BYTES = 64 * 1024
 _OVERHEAD = 500
 #: Datagrams of a socket, and messages that are published, after which others have their turn.
 _READ_TURN, _PUBLISH_TURN = 64, 100
+#: Messages that wait above which a socket's turn is shorter: what is read beyond what is published is only lost later.
+_BACKLOG, _SHORT_TURN = 1000, 8
 #: Datagrams of a socket that are read at once where its room was full of a sender that has just got one of its own.
 _FULL_TURN = 2048
-#: A sender that has this part of what is read of a socket that loses datagrams is loud.
+#: A sender that has this part of the bytes that are read of a socket that loses datagrams is loud.
 _LOUD_PART = 1 / 4
 
 
@@ -120,14 +122,16 @@ class Datagrams:
         heard: dict[str, int] = {}
         while True:
             try:
-                host = self._read(sock)
+                host, size = self._read(sock)
             except OSError as error:
                 self._log.warning("datagrams", f"a datagram could not be read: {error}")
                 gevent.sleep(0.1)
                 continue
-            heard[host] = heard.get(host, 0) + 1
+            heard[host] = heard.get(host, 0) + size
             taken += 1
             if taken < _READ_TURN:
+                if taken % _SHORT_TURN == 0 and taken > 0 and len(self._queue) > _BACKLOG:
+                    gevent.sleep(0)
                 continue
             taken = 0
             if self._sockets.shares(number) and (now := self._sockets.drops_of(number)) != drops:
@@ -137,13 +141,13 @@ class Datagrams:
             heard.clear()
             gevent.sleep(0)
 
-    def _read(self, sock: Any) -> str:
-        """Read a datagram, keep it, and return whose it is."""
-        size, peer = sock.recvfrom_into(self._buffer)
+    def _read(self, sock: Any) -> tuple[str, int]:
+        """Read a datagram, keep it, and return whose it is, and the bytes of memory that it takes."""
+        length, peer = sock.recvfrom_into(self._buffer)
         # Nobody else has used the buffer since: to wait is over before it is filled.
-        data = bytes(memoryview(self._buffer)[: min(size, self._max_bytes)])
-        host: str = peer[0]
-        for _, loser in self._queue.put(host, (Frame(data, size, True), peer), size + _OVERHEAD):
+        data = bytes(memoryview(self._buffer)[: min(length, self._max_bytes)])
+        host, size = peer[0], length + _OVERHEAD
+        for _, loser in self._queue.put(host, (Frame(data, length, True), peer), size):
             self._counters.lost += 1
             self._counters.lost_without_room += 1
             self._log.warning(
@@ -152,7 +156,7 @@ class Datagrams:
                 f"udp.max_waiting_bytes = {self._limit}",
             )
         self._have_waiting.set()
-        return host
+        return host, size
 
     def _set_loud_apart(self, heard: dict[str, int]) -> bool:
         host, most = max(heard.items(), key=itemgetter(1))
