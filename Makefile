@@ -44,6 +44,7 @@ MORE_TESTS := tests/latency/jobs/test_stream_process.py \
 	tests/queue_server \
 	tests/faults/test_queue_takeover.py \
 	tests/faults/test_queue_bad_input.py \
+	tests/faults/test_queue_clock_jumps.py \
 	tests/faults/test_queue_drill.py::test_nothing_is_lost_or_done_twice_with_a_database \
 	tests/faults/test_queue_drill.py::test_nothing_is_lost_or_done_twice_with_files \
 	tests/server/test_queue_daemon.py \

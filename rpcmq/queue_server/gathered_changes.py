@@ -9,8 +9,8 @@ from rpcmq.store.frames import decode_verdicts, encode_changes
 
 __all__ = ["GatheredChanges"]
 
-#: Requests and bytes that go together, at the most, if they are more than one.
-_MOST, _MOST_BYTES = 256, 1 << 20
+#: Requests and bytes that go together, at the most, if they are more than one: what the store's process reads at once.
+_MOST, _MOST_BYTES = 256, 64 << 10
 
 Then = Callable[[list[Verdict]], object]
 
@@ -41,7 +41,7 @@ class GatheredChanges:
 
     @property
     def is_full(self) -> bool:
-        """Whether the next request goes with others."""
+        """Whether it is to go, and the next request goes with others."""
         return len(self._waiting) >= _MOST or self._size >= _MOST_BYTES
 
     @property

@@ -7,7 +7,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -103,7 +103,7 @@ class StoreProcess:
         self._goes_alone = False
         self._unsent: list[bytes] = []
         self._has_unsent = Event()
-        #: The socket of the process, if nobody is sending.
+        #: The socket of the process, if nobody is sending, and it takes more.
         self._idle_peer: socket.socket | None = None
         self._has_opened = Event()
         self._recovered: Recovered | None = None
@@ -127,14 +127,15 @@ class StoreProcess:
 
     def apply(self, changes: Sequence[Change], then: Callable[[list[Verdict]], object]) -> None:
         """Make ``changes`` durable, and call ``then`` with the verdicts when they are."""
-        if self._gathered.is_full:
-            self._ask_gathered()
         self._gathered.add(changes, then)
-        if self._open or self._idle_peer is None or not self._goes_alone:
-            self._has_unsent.set()
-        else:
-            # While changes come one by one, none waits for others that might come up in this turn of the loop.
+        is_full = self._gathered.is_full
+        if self._idle_peer is not None and (is_full or (self._goes_alone and not self._open)):
+            # One change waits for no others of this turn of the loop; of many the first ones are written meanwhile.
             self._send_now(self._idle_peer)
+            return
+        if is_full:
+            self._ask_gathered()
+        self._has_unsent.set()
 
     def read(self, lane: Lane, after: int, most: int, most_bytes: int, then: Callable[[Items], object]) -> None:
         """Read items that are ready; see :meth:`rpcmq.store.contract.Store.read`."""
@@ -206,13 +207,12 @@ class StoreProcess:
     def _send_now(self, peer: socket.socket) -> None:
         """Send what is gathered to the process, as much as it can be given at once."""
         self._ask_gathered()
-        unsent = b"".join(self._unsent)
-        try:
+        unsent, sent = b"".join(self._unsent), 0
+        with suppress(OSError):  # it has no room, or has died: the sender waits for the one, and is told of the other
             sent = peer.send(unsent, 0, 0.0)  # type: ignore[call-arg]  # its stub has no timeout
-        except OSError:
-            sent = 0
         self._unsent = [unsent[sent:]]
         if sent < len(unsent):
+            self._idle_peer = None  # until the rest was sent
             self._has_unsent.set()
 
     @property

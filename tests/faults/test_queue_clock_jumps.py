@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from random import Random
 from time import monotonic
-from typing import Any
+from typing import Any, NamedTuple
 
 import gevent
 import pytest
@@ -73,6 +73,15 @@ class Machine:
         return {"PYTHONPATH": path, "WRONG_BY": str(self._offset)}
 
 
+class Wanted(NamedTuple):
+    """An item: monotonic seconds before and after its put, its delay, and its receipt."""
+
+    asked: float
+    accepted: float
+    delay: int
+    receipt: rpcmq.Receipt
+
+
 class Work:
     """When each item was begun, and how often."""
 
@@ -95,7 +104,7 @@ class Work:
 @pytest.mark.parametrize("kills", [0.0, 0.4])
 def test_no_jump_makes_an_item_early_or_late_or_puts_it_twice(tmp_path: Path, kills: float) -> None:
     random, work = Random(f"{kills}"), Work()
-    wanted: dict[str, tuple[float, int, rpcmq.Receipt]] = {}
+    wanted: dict[str, Wanted] = {}
     killed = 0
     with ExitStack() as stack:
         router = stack.enter_context(RouterProcess())
@@ -113,10 +122,10 @@ def test_no_jump_makes_an_item_early_or_late_or_puts_it_twice(tmp_path: Path, ki
         stack.callback(worker.stop, 5)
         for jump in range(_JUMPS):
             for each in range(3):
-                name, delay, now = f"{jump}-{each}", random.choice((0, 0, 2, 4)), monotonic()
+                name, delay, asked = f"{jump}-{each}", random.choice((0, 0, 2, 4)), monotonic()
                 message = {"method": "run", "args": {"name": name}}
                 receipt = client.put({}, "work", message, delay=delay, expires=900, keep_result=900, timeout=60)
-                wanted[name] = now, delay, receipt
+                wanted[name] = Wanted(asked, monotonic(), delay, receipt)
             is_killed = random.random() < kills
             if is_killed:
                 killed += 1
@@ -127,18 +136,15 @@ def test_no_jump_makes_an_item_early_or_late_or_puts_it_twice(tmp_path: Path, ki
                 server = running.enter_context(machine.server())
             gevent.sleep(0.25)
         machine.set(0.0)
-        for name, (_, _, receipt) in wanted.items():
-            assert receipt.result(60) == name
+        for name, item in wanted.items():
+            assert item.receipt.result(60) == name
         eventually(lambda: work.ticks, 60, "periodic items come after all jumps, too")
-    early = {
-        name: begun - wanted[name][0]
-        for name, begun in work.begun.items()
-        if begun - wanted[name][0] < wanted[name][1] - 0.01
-    }
-    assert not early
+    waited = {name: begun - wanted[name].asked for name, begun in work.begun.items()}
+    assert not {name: seconds for name, seconds in waited.items() if seconds < wanted[name].delay - 0.01}, "early"
     if not killed:
         # Without a kill nothing is in doubt.
         assert max(work.runs.values()) == 1
-        assert all(work.begun[name] - at - delay < 60 for name, (at, delay, _) in wanted.items())
+        late = {name: work.begun[name] - item.accepted - item.delay for name, item in wanted.items()}
+        assert not {name: seconds for name, seconds in late.items() if seconds > 60}, "late"
     assert (killed > 0) == (kills > 0)
     assert max(work.ticks.values()) == 1 or killed

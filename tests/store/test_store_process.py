@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import resource
+import select
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -127,6 +128,31 @@ def test_changes_that_come_one_by_one_are_whole_and_in_order_however_large(open_
     store.read(LANE, 0, 10, 1 << 26, lambda items: found.extend(each.body for each in items_of(items)))
     eventually(lambda: found)
     assert found == bodies
+
+
+def test_of_many_changes_the_first_ones_are_written_while_the_next_ones_come_up(open_store: Open) -> None:
+    store = open_store()
+    verdicts: list[list[Verdict]] = []
+    for count in range(1, 21):
+        store.apply([put(count, bytes(8 << 10))], verdicts.append)
+    assert store._peer is not None
+    # This does not let the loop go on: what is answered was sent before.
+    readable, _, _ = select.select([store._peer], [], [], 60)
+    assert readable and not verdicts
+    eventually(lambda: len(verdicts) == 20, 60)
+    assert [each.number for (each,) in verdicts] == list(range(1, 21))
+
+
+def test_much_more_in_one_turn_than_the_process_takes_at_once_is_whole_and_in_order(open_store: Open) -> None:
+    store = open_store()
+    bodies = [bytes([count]) * (count * 5000) for count in range(60)]
+    verdicts: list[list[Verdict]] = []
+    for count, body in enumerate(bodies, 1):
+        store.apply([put(count, body)], verdicts.append)
+    found: list[bytes] = []
+    store.read(LANE, 0, 100, 1 << 26, lambda items: found.extend(each.body for each in items_of(items)))
+    eventually(lambda: found, 60)
+    assert [each.number for (each,) in verdicts] == list(range(1, 61)) and found == bodies
 
 
 def test_a_process_that_is_killed_is_started_again_and_loses_nothing(open_store: Open) -> None:
