@@ -95,6 +95,9 @@ def release_command(state: State, fingerprint: str | None, everything: bool, rev
     if bool(fingerprint) + everything + revoked != 1:
         raise click.UsageError("give a FINGERPRINT, --all or --revoked")
     answer = _ask(state, timeout, "release", fingerprint or "", revoked)
+    if answer.get("not_kept"):
+        text = f"the release is not on the disk ({answer['not_kept']}): router {answer['router']} may forget it"
+        click.echo(plain(f"rpcmq: warning: {text} when it ends"), err=True)
     if state.json:
         print_json(answer)
         return

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from rpcmq.config.values import KIB, MIB, ValueType, WrongValue, seconds, size
+from rpcmq.config.values import KIB, MIB, OPTIONAL_PATH, ValueType, WrongValue, seconds, size
 
 __all__ = ["NODE_TABLES", "NodeTable"]
 
@@ -15,7 +16,7 @@ _NAME = re.compile("[a-z][a-z0-9-]{0,31}")
 _NAME_EXPECTED = "a name of lower-case letters, digits and '-', of at most 32 characters"
 _TAKEN = ("mesh", "node")
 #: Members of a table beside its name and the settings of its type: name -> the values that it accepts.
-_BOUNDS = {"max_bytes": size(64 * KIB), "max_seconds": seconds(0.001, 10.0)}
+_BOUNDS = {"max_bytes": size(64 * KIB), "max_seconds": seconds(0.001, 10.0), "file": OPTIONAL_PATH}
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,7 @@ class NodeTable:
         name: its own; as a rule that of the type. Rights, views and controls are called after it.
         max_bytes: bytes that it may hold; beyond it the node is taken out.
         max_seconds: seconds of the processor that one step of its work may take; beyond it the node is taken out.
+        file: where the router puts what the node keeps for its next life; empty: nowhere.
         options: the settings of its type, as they were given.
     """
 
@@ -34,6 +36,7 @@ class NodeTable:
     name: str = ""
     max_bytes: int = 16 * MIB
     max_seconds: float = 0.25
+    file: str = ""
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -69,14 +72,20 @@ def _check_tables(value: object) -> tuple[NodeTable, ...]:
     if not isinstance(value, list | tuple):
         raise ValueError
     found: dict[str, NodeTable] = {}
+    files: list[NodeTable] = []
     for number, each in enumerate(value):
         table = _table(number, each)
         if table.name in found:
             raise WrongValue(f"[{number}].name", table.name, "another name than in the tables before")
+        if table.file and any(os.path.abspath(each.file) == os.path.abspath(table.file) for each in files):
+            raise WrongValue(f"[{number}].file", table.file, "a file of its own: another table has this one")
+        files += [table] if table.file else []
         found[table.name] = table
     return tuple(found.values())
 
 
 NODE_TABLES = ValueType(
-    "tables", "tables [[node]] with type, and name, max_bytes, max_seconds or settings of that type", _check_tables
+    "tables",
+    "tables [[node]] with type, and name, max_bytes, max_seconds, file or settings of that type",
+    _check_tables,
 )

@@ -11,6 +11,7 @@ from rpcmq.core.common.token_bucket import TokenBucket
 from rpcmq.core.router.actions import LogEvent
 from rpcmq.core.router.node_type import NodeContext
 from rpcmq.nodes.guards import Guards
+from rpcmq.nodes.keeper import Keeper
 from rpcmq.nodes.other_routers import OtherRouters
 from rpcmq.nodes.watches import Watches
 
@@ -34,16 +35,19 @@ class Context:
         router: the router's name.
         now: the time at which it was made (monotonic seconds).
         boot: wall-clock milliseconds at the router's start.
+        keeps: whether its table has a ``file``, so that it can :meth:`keep` something for its next life.
     """
 
     def __init__(
-        self, node: NodeContext, watches: Watches, guards: Guards, others: OtherRouters, name: str, max_bytes: int,
-        now: float,
+        self, node: NodeContext, watches: Watches, guards: Guards, others: OtherRouters, keeper: Keeper | None,
+        name: str, max_bytes: int, now: float,
     ) -> None:  # fmt: skip
         self._node = node
         self._watches = watches
         self._guards = guards
         self._others = others
+        self._keeper = keeper
+        self.keeps = keeper is not None
         self._events = TokenBucket(_EVENTS_PER_SECOND, now)
         self._event_names: set[str] = set()
         self.name = name
@@ -137,6 +141,28 @@ class Context:
             TypeError, ValueError: it is no JSON, or too large.
         """
         self._others.tell(news, router)
+
+    def keep(self, name: str, row: Mapping[str, Any] | None) -> None:
+        """Keep ``row`` for the next life of the node, and of the router, in place of the one with this name.
+
+        The router writes it to the ``file`` of the node's table, a little later and without waiting;
+        :meth:`rpcmq.nodes.Node.was_kept` says that it is on the disk. Nothing happens where there is no such file.
+
+        Args:
+            row: a JSON object of at most 64 KiB; None: the one that there is is wanted no more.
+
+        Raises:
+            TypeError, ValueError: it is no JSON, or all rows together have more than ``max_bytes``.
+        """
+        if self._keeper is not None:
+            self._keeper.keep(name, row)
+
+    def kept(self) -> dict[str, dict[str, Any]]:
+        """The rows that were kept, by name: at the start of a node those of its life before.
+
+        Whoever may write the file may have changed them: check them like what others send.
+        """
+        return self._keeper.rows if self._keeper is not None else {}
 
     def new_token(self) -> str:
         """An unguessable string."""

@@ -14,6 +14,7 @@ from rpcmq.config.values import Setting
 from rpcmq.core.router.node_type import NodeContext, NodeType
 from rpcmq.errors import ConfigError
 from rpcmq.nodes.desk import Desk
+from rpcmq.nodes.keeper import Keeper
 from rpcmq.nodes.node import API_VERSION, Node
 from rpcmq.nodes.overrun import Steps, Watchdog
 from rpcmq.nodes.plan import Plan
@@ -36,16 +37,18 @@ class PlugIns:
 
     Args:
         plans: the nodes.
+        keepers: of those that keep something for their next life, by name.
     """
 
     plans: Sequence[Plan]
+    keepers: dict[str, Keeper] = field(default_factory=dict)
     steps: Steps = field(default_factory=Steps)
     watchdog: Watchdog | None = None
 
     @property
     def makers(self) -> tuple[Maker, ...]:
         """Makers for :class:`rpcmq.core.router.router.Router`; none without nodes."""
-        made: list[Maker] = [partial(PlugIn, plan, self.steps) for plan in self.plans]
+        made: list[Maker] = [partial(PlugIn, plan, self.steps, self.keepers.get(plan.name)) for plan in self.plans]
         return (*made, Desk) if made else ()
 
     def watch(self) -> None:
@@ -122,7 +125,8 @@ def _plan(where: str, table: NodeTable, known: Mapping[str, Sequence[EntryPoint]
     if problems := list(_problems_of(make, point)):
         raise ConfigError("\n".join(f"{where}.type = {table.type!r}: {each}" for each in problems))
     settings = _settings(where, table.options, make)
-    return Plan(table.name, table.type, origin_of(point), make, settings, table.max_bytes, table.max_seconds)
+    bounds = table.max_bytes, table.max_seconds
+    return Plan(table.name, table.type, origin_of(point), make, settings, *bounds, table.file)
 
 
 def _problems_of(make: Any, point: EntryPoint) -> Iterator[str]:

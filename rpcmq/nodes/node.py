@@ -127,6 +127,13 @@ class Node:
             ProtocolError: it makes no sense: that is counted at the other router's link.
         """
 
+    def was_kept(self, now: float, problem: str) -> None:
+        """All that was handed to :meth:`rpcmq.nodes.Context.keep` until now is on the disk.
+
+        Args:
+            problem: why it is not; empty: it is. It is tried again.
+        """
+
     def begin_drain(self, now: float) -> None:
         """The router stops soon: take nothing new."""
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from rpcmq.nodes.node import Node
 
-__all__ = ["Plan"]
+__all__ = ["Plan", "row_of"]
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,7 @@ class Plan:
         make: its class.
         settings: an object of ``make.Settings``.
         max_bytes, max_seconds: its bounds.
+        file: where the router puts what it keeps for its next life; empty: nowhere.
     """
 
     name: str
@@ -30,3 +31,17 @@ class Plan:
     settings: Any
     max_bytes: int
     max_seconds: float
+    file: str = ""
+
+
+def row_of(plan: Plan) -> dict[str, Any]:
+    """The node as operators see it, as far as its plan says it."""
+    return {
+        "name": plan.name,
+        "type": plan.type_name,
+        "from": plan.origin,
+        "max_bytes": plan.max_bytes,
+        "max_seconds": plan.max_seconds,
+        "file": plan.file,
+        "kinds": [f"{kind:#04x}" for kind in plan.make.kinds],
+    }

@@ -25,6 +25,7 @@ from rpcmq.errors import Outcome, ProtocolError
 from rpcmq.nodes.checked_values import answer_of, numbers_of, rows_of, stop_of
 from rpcmq.nodes.context import Context
 from rpcmq.nodes.guards import Guards
+from rpcmq.nodes.keeper import Keeper
 from rpcmq.nodes.loss_watch import LossWatch
 from rpcmq.nodes.measure import MemoryBound
 from rpcmq.nodes.node import Node
@@ -33,7 +34,7 @@ from rpcmq.nodes.other_routers import OtherRouters
 from rpcmq.nodes.overrun import Overrun, Steps
 from rpcmq.nodes.passage import Passage
 from rpcmq.nodes.peer import Peer
-from rpcmq.nodes.plan import Plan
+from rpcmq.nodes.plan import Plan, row_of
 from rpcmq.nodes.watches import Watches
 from rpcmq.wire import KIND_AT, Kind, body_of, size_of
 from rpcmq.wire.bodies import MESH_TYPE, ErrorBody
@@ -56,8 +57,9 @@ class _Broken(Exception):
 class PlugIn(NodeType):
     """One plugged-in node."""
 
-    def __init__(self, plan: Plan, steps: Steps, context: NodeContext) -> None:
+    def __init__(self, plan: Plan, steps: Steps, keeper: Keeper | None, context: NodeContext) -> None:
         self.plan = plan
+        self._keeper = keeper
         self._steps = steps
         self._router = context
         settings = context.settings
@@ -81,6 +83,8 @@ class PlugIn(NodeType):
         self._memory = MemoryBound(plan.max_bytes, context.now)
         self._node: Node | None = None
         self._due = inf
+        if keeper is not None:
+            keeper.on_kept = self._on_kept
         self._rests_until = -inf  # no tick before
         self._drains = False
         self.start(context.now)
@@ -99,10 +103,10 @@ class PlugIn(NodeType):
 
     def start(self, now: float) -> None:
         """Make the node, in place of the one that there was."""
-        plan = self.plan
-        self.out = ""
-        context = Context(self._router, self._watches, self._guards, self._others, plan.name, plan.max_bytes, now)
-        self._node = None
+        plan, self._node, self.out = self.plan, None, ""
+        context = Context(
+            self._router, self._watches, self._guards, self._others, self._keeper, plan.name, plan.max_bytes, now
+        )
         try:
             self._node = self._step(now, plan.make, context, plan.settings)
             self._ask_deadline(now)
@@ -288,23 +292,16 @@ class PlugIn(NodeType):
 
     def row(self, now: float) -> dict[str, Any]:
         """The node as the view ``nodes`` shows it."""
-        plan = self.plan
-        return {
-            "name": plan.name,
-            "type": plan.type_name,
-            "from": plan.origin,
+        return row_of(self.plan) | {
             "state": "out" if self.out else "in",
             "why": self.out,
             "out_seconds": round(now - self.out_since, 3) if self.out else None,
             "open_asks": len(self._asks),
             "size_bytes": self.size_bytes,
-            "max_bytes": plan.max_bytes,
-            "max_seconds": plan.max_seconds,
             "steps": self.steps,
             "seconds": round(self.seconds, 6),
             "failures": self.failures,
             "restarts": self.restarts,
-            "kinds": [f"{kind:#04x}" for kind in plan.make.kinds],
             "metrics": self._metrics(now),
         }
 
@@ -384,6 +381,9 @@ class PlugIn(NodeType):
             spent = turns.spent
             self._tell(passage.now, self._node.passed, passage)
             turns.spent = spent  # whoever has sent it is not charged for a look at it
+
+    def _on_kept(self, now: float, problem: str) -> None:
+        self._event(now, "was_kept", problem)
 
     def begin_drain(self, now: float) -> None:
         """Nothing new is taken."""

@@ -13,6 +13,7 @@ from rpcmq.nodes.loading import plug_ins_for
 from rpcmq.server.key_authenticator import KeyAuthenticator
 from rpcmq.server.latency_policy import LatencyPolicy
 from rpcmq.server.mesh_urls import advertised_urls, check_peers
+from rpcmq.server.node_file import NodeFiles
 from rpcmq.server.open_binds import check_binds
 from rpcmq.server.settings import apply, settings_for
 from rpcmq.server.spool import Spool
@@ -21,7 +22,7 @@ from rpcmq.transport.router_shell import RouterShell
 
 __all__ = ["EmbeddedRouter"]
 
-#: Time to write the dispatch log when the router ends (seconds).
+#: Time to write the dispatch log, and the files of nodes, when the router ends (seconds).
 _FLUSH = 5.0
 
 
@@ -54,6 +55,8 @@ class EmbeddedRouter:
         self.spool: Spool | None = None
         if directory:
             self.spool = Spool(directory, self.settings.router_id, self.settings.router_name, boot)
+        self._node_files = NodeFiles(self.plug_ins.plans, on_note)
+        self.plug_ins.keepers = self._node_files.keepers
         more = {"plug_ins": self.plug_ins.makers} if config.node else {}
         self.engine = engine(self.settings, boot, monotonic(), lambda: secrets.token_hex(16), self.spool, **more)
         self.engine.warnings = warnings
@@ -64,13 +67,14 @@ class EmbeddedRouter:
             self.shell = self._new_shell(on_note)
         except BaseException:
             self._close_key_authenticator()
-            self._close_log()
+            self._close_files()
             self._context.term()
             raise
         self.engine.mesh.own.urls = advertised_urls(config, self.url)
         self._latency_policy = LatencyPolicy(config.hedge.policy_file, self.engine.dispatch.hedging, on_note)
         if self.key_authenticator is not None:
             self.key_authenticator.start(self.shell.wake)
+        self._node_files.start(self.shell.wake)
         self.plug_ins.watch()
 
     def _new_key_authenticator(self, on_note: Callable[[LogEvent], None]) -> KeyAuthenticator | None:
@@ -113,7 +117,7 @@ class EmbeddedRouter:
         self._latency_policy.close()
         self.shell.close(linger_seconds)
         self._close_key_authenticator()
-        self._close_log()
+        self._close_files()
         self.plug_ins.close()
         self._context.term()
 
@@ -121,8 +125,9 @@ class EmbeddedRouter:
         if self.key_authenticator is not None:
             self.key_authenticator.close()
 
-    def _close_log(self) -> None:
+    def _close_files(self) -> None:
         self.engine.close(monotonic())
         if self.spool is not None:
             self.spool.close(_FLUSH)
             self.spool = None
+        self._node_files.close(_FLUSH)

@@ -37,7 +37,8 @@ _WARNINGS = (
     "not passed on",
 )  # fmt: skip
 _LEVELS = dict.fromkeys(_WARNINGS, logging.WARNING)
-_LEVELS["internal error"] = _LEVELS["node out"] = logging.ERROR
+_ERRORS = ("internal error", "node file damaged", "node file not written", "node file refused", "node out")
+_LEVELS |= dict.fromkeys(_ERRORS, logging.ERROR)
 #: Events that a peer can cause without bound.
 _LIMITED = ("offence", "denied", "internal error")
 

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from rpcmq.core.router.router import Router
+from rpcmq.nodes.keeper import Keeper
 from rpcmq.nodes.loading import PlugIns
 from rpcmq.nodes.node import Node
 from rpcmq.nodes.plan import Plan
@@ -29,10 +30,14 @@ def plan_of(make: type[Node], name: str = "", settings: Mapping[str, Any] | None
     return Plan(name, name, "a test", make, make.Settings(**(settings or {})), **chosen)
 
 
-def engine_with(*nodes: type[Node] | Plan) -> Callable[..., Router]:
-    """Return a maker of routers with ``nodes``, for :class:`rpcmq.testing.network.Network`."""
+def engine_with(*nodes: type[Node] | Plan, keepers: Mapping[str, Keeper] | None = None) -> Callable[..., Router]:
+    """Return a maker of routers with ``nodes``, for :class:`rpcmq.testing.network.Network`.
+
+    Args:
+        keepers: of the rows that nodes keep, by name; its ``on_kept`` says when they are on the disk.
+    """
     plans = [node if isinstance(node, Plan) else plan_of(node) for node in nodes]
-    return partial(Router, plug_ins=PlugIns(plans).makers)
+    return partial(Router, plug_ins=PlugIns(plans, dict(keepers or {})).makers)
 
 
 def plug_in_of(router: Router, name: str) -> PlugIn:

@@ -172,6 +172,64 @@ def test_two_routers_of_a_mesh_count_kills_together_and_release_together(
     assert servers.dead == 2
 
 
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_quarantines_and_releases_outlive_a_router_that_is_killed(
+    servers: Servers, tmp_path: Path, invoke: Invoke
+) -> None:
+    state = tmp_path / "poison.state"
+    file = tmp_path / "router.toml"
+    file.write_text(f'[[node]]\ntype = "poison"\nfile = "{state}"\n')
+    with RouterProcess(file=str(file)) as router:
+        servers.start(router.url, 3)
+        with Client(router.url) as client:
+            with pytest.raises(CallQuarantined):
+                divide(client, 0, idempotent=True)
+            (before,) = poison(router.url, "ls")["calls"]
+            eventually(state.exists, 60)
+            router.kill()
+            router.restart()
+            eventually(lambda: "quarantines that were in force when the router ended: 1" in router.said(), 60)
+            (after,) = poison(router.url, "ls")["calls"]
+            assert after["kills"] == before["kills"] and after["state"] == "quarantined"
+            with pytest.raises(CallQuarantined, match="has killed 2 consumers"):
+                divide(client, 0)
+            assert divide(client, 3) == 2.0
+
+            released = invoke("poison", "release", "--all", env={"RPCMQ_ROUTER": router.url})
+            assert released.returncode == 0 and not released.stderr, "it is on the disk when that is answered"
+            router.kill()
+            router.restart()
+            assert poison(router.url, "ls")["calls"] == []
+            servers.mended.touch()
+            assert divide(client, 0) == 0
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_a_file_that_is_damaged_or_cannot_be_written_costs_the_router_nothing_else(
+    servers: Servers, tmp_path: Path, invoke: Invoke
+) -> None:
+    folder = tmp_path / "state"
+    folder.mkdir()
+    (folder / "poison.state").write_bytes(b"nonsense")
+    file = tmp_path / "router.toml"
+    file.write_text(f'[[node]]\ntype = "poison"\nfile = "{folder}/poison.state"\n')
+    with RouterProcess(file=str(file)) as router, Client(router.url) as client:
+        eventually(lambda: "poison.state: is damaged" in router.said(), 60)
+        servers.start(router.url, 3)
+        (folder / "poison.state.new").mkdir()
+        with pytest.raises(CallQuarantined):
+            divide(client, 0, idempotent=True)
+        eventually(lambda: "poison.state: cannot be written: Is a directory; it is tried again" in router.said(), 60)
+        released = invoke("poison", "release", "--all", env={"RPCMQ_ROUTER": router.url})
+        assert released.returncode == 0 and "the release is not on the disk" in released.stderr
+        assert divide(client, 3) == 2.0
+        (folder / "poison.state.new").rmdir()
+        eventually(lambda: "is written again" in router.said(), 60)
+    assert (folder / "poison.state.damaged").read_bytes() == b"nonsense"
+
+
 def test_a_router_without_the_node_says_what_to_do(invoke: Invoke, system: SimpleNamespace) -> None:
     refused = invoke("poison", "ls", env=system.env)
     assert refused.returncode == 1

@@ -3,7 +3,7 @@
 Workers die of some methods, and by chance, and it is known of each method how many have died while they ran it. To see
 one seed::
 
-    python -m tests.faults.poison_simulation 17 rough      # or quiet
+    python -m tests.faults.poison_simulation 17 rough      # or quiet, or kept
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ from itertools import count
 from random import Random
 from typing import Any
 
+from rpcmq.core.router.router import Router
+from rpcmq.core.router.settings import Settings
 from rpcmq.errors import CallQuarantined, error_for
+from rpcmq.nodes.keeper import Keeper
 from rpcmq.nodes.poison import Poison
 from rpcmq.nodes.poison.node import POISON_KIND
 from rpcmq.testing.invariants import check_router
@@ -52,6 +55,7 @@ class PoisonSimulation:
 
     Args:
         is_rough: whether workers die by chance as well, and routers and the links between them fail.
+        keeps: whether quarantines are on a disk, and all routers are killed at once now and then.
         settings: of the node.
 
     Attributes:
@@ -61,11 +65,13 @@ class PoisonSimulation:
         told: what has happened, line by line.
     """
 
-    def __init__(self, seed: int, is_rough: bool, **settings: Any) -> None:
+    def __init__(self, seed: int, is_rough: bool, keeps: bool = False, **settings: Any) -> None:
         self._random = random = Random(f"poison {seed}")
         self._is_rough = is_rough
-        engine = engine_with(plan_of(Poison, settings={"max_quarantined": _MAX_QUARANTINED, **settings}))
-        self.net = MeshNetwork(_ROUTERS, engine=engine)
+        self._plan = plan_of(Poison, settings={"max_quarantined": _MAX_QUARANTINED, **settings})
+        self._keepers = {name: Keeper(1 << 20) for name in _ROUTERS} if keeps else {}
+        self.net = MeshNetwork(_ROUTERS, engine=self._engine)
+        self._booted = dict.fromkeys(_ROUTERS, self.net.now)
         self.net.advance(3.0)
         self._numbers = count()
         self._workers: dict[str, Worker] = {}
@@ -80,6 +86,11 @@ class PoisonSimulation:
         self.told: list[str] = []
         for _ in range(_WORKERS):
             self._start_worker()
+
+    def _engine(self, router: Settings, *args: Any, **options: Any) -> Router:
+        keeper = self._keepers.get(router.router_name)
+        keepers = {} if keeper is None else {"poison": keeper}
+        return engine_with(self._plan, keepers=keepers)(router, *args, **options)
 
     def run(self) -> None:
         """Do it.
@@ -98,12 +109,14 @@ class PoisonSimulation:
 
     def _act(self) -> None:
         rough = ("death", "death", "lose", "restart", "cut", "heal", "leave") if self._is_rough else ("leave",)
-        what = self._random.choice((*["call"] * 12, *rough))
+        what = self._random.choice((*["call"] * 12, *rough, *(("blackout",) if self._keepers else ())))
         self._tell(what)
         if what == "call":
             self._call()
         elif what == "restart":
             self._restart(self._random.choice(_ROUTERS))
+        elif what == "blackout":
+            self._restart(*self._random.sample(_ROUTERS, len(_ROUTERS)))
         elif what in ("cut", "heal"):
             one, other = self._random.sample(_ROUTERS, 2)
             (self.net.cut if what == "cut" else self.net.heal)(one, other)
@@ -139,13 +152,21 @@ class PoisonSimulation:
         self._tell(f"{method} is called at {router}")
         return call
 
-    def _restart(self, router: str) -> None:
-        for worker in [each for each in self._workers.values() if each.router == router]:
+    def _restart(self, *routers: str) -> None:
+        for worker in [each for each in self._workers.values() if each.router in routers]:
             self._drop(worker)
             worker.process.stop()
-        self.net.hosts[router].restart()
-        self._callers[router].stop()
-        self._callers[router] = self.net.process(f"api-{router}-{next(self._numbers)}", router=router)
+        now = self.net.now
+        before = {router: self.quarantined_at(router) for router in _ROUTERS}
+        for router in routers:
+            self.net.hosts[router].kill()
+        for router in routers:
+            self.net.hosts[router].start(clock_step=now - self._booted[router])
+            self._booted[router] = now
+            if self._keepers and len(routers) == len(_ROUTERS):
+                assert self.quarantined_at(router) >= before[router], f"router {router} has forgotten something"
+            self._callers[router].stop()
+            self._callers[router] = self.net.process(f"api-{router}-{next(self._numbers)}", router=router)
         while len(self._workers) < _WORKERS:
             self._start_worker()
 
@@ -251,9 +272,10 @@ class PoisonSimulation:
         at = self._random.choice(_ROUTERS)
         self._tell(f"{quarantined} are released at {at}")
         ask = json.dumps({"do": "release", "fingerprint": ""}).encode()
-        (answer,) = self._callers[at].send(POISON_KIND, ask, ttl=60_000).answers
-        assert len(json.loads(answer.payload)["calls"]) == len(quarantined)
+        call = self._callers[at].send(POISON_KIND, ask, ttl=60_000)
         self._advance(5.0)
+        (answer,) = call.answers
+        assert len(json.loads(answer.payload)["calls"]) == len(quarantined)
         for router in _ROUTERS:
             assert not self.quarantined_at(router), f"{self.quarantined_at(router)} not released at {router}"
         for method in quarantined:
@@ -265,7 +287,7 @@ class PoisonSimulation:
 
 
 def _replay(seed: int, kind: str) -> None:
-    simulation = PoisonSimulation(seed, kind == "rough")
+    simulation = PoisonSimulation(seed, kind != "quiet", keeps=kind == "kept")
     try:
         simulation.run()
     finally:

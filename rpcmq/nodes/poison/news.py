@@ -14,7 +14,8 @@ from rpcmq.nodes import ProtocolError
 from rpcmq.nodes.poison.facts import Address, CallName, Death, Flight, Kill, Loss, Suspect
 
 __all__ = [
-    "MAX_FLIGHTS_TOLD", "death_of", "flights_of", "list_of", "loss_of", "quarantine_of", "serving_of", "text_of",
+    "MAX_FLIGHTS_TOLD", "age_of", "count_of", "death_of", "flights_of", "list_of", "loss_of", "quarantine_of",
+    "serving_of", "text_of",
     "told_death", "told_flights", "told_loss", "told_quarantine", "told_serving",
 ]  # fmt: skip
 
@@ -109,7 +110,21 @@ def _number_of(value: Any, name: str) -> float:
     return value
 
 
-def _count_of(value: Any, name: str) -> int:
+def age_of(value: Any) -> float:
+    """Read how long ago something was (seconds).
+
+    Raises:
+        ProtocolError: it is no such number.
+    """
+    return _number_of(value, "age")
+
+
+def count_of(value: Any, name: str) -> int:
+    """Read a count.
+
+    Raises:
+        ProtocolError: it is none.
+    """
     if type(value) is not int or not 0 <= value < 1 << 53:
         raise ProtocolError(f"{name}: expected a count", "poison")
     return value
@@ -143,7 +158,7 @@ def loss_of(value: Any, now: float) -> Loss:
     if instance is not None:
         host, pid, *_ = [*list_of(instance, "instance", 2), "", ""]
         instance = text_of(host, "instance"), text_of(pid, "instance")
-    return Loss(now - _number_of(told.get("age"), "age"), text_of(told.get("process"), "process"), instance)
+    return Loss(now - age_of(told.get("age")), text_of(told.get("process"), "process"), instance)
 
 
 def death_of(value: Any, now: float) -> Death:
@@ -156,14 +171,14 @@ def death_of(value: Any, now: float) -> Death:
     consumers = {}
     for row in list_of(told.get("consumers"), "consumers", _MAX_TOPICS):
         exchange, topic, count, *_ = [*list_of(row, "consumers", 3), None, None, None]
-        consumers[text_of(exchange, "exchange"), text_of(topic, "topic")] = _count_of(count, "consumers")
+        consumers[text_of(exchange, "exchange"), text_of(topic, "topic")] = count_of(count, "consumers")
     description = _object_of(told.get("description"), "description")
     return Death(
         loss_of(told.get("loss"), now),
         text_of(told.get("identity"), "identity"),
         consumers,
         text_of(told.get("router"), "router"),
-        _count_of(told.get("at_ms"), "at_ms"),
+        count_of(told.get("at_ms"), "at_ms"),
         {name: text_of(description[name], name) for name in _DESCRIPTION if name in description},
         told.get("sudden") is True,
     )
@@ -178,7 +193,7 @@ def flights_of(value: Any, now: float) -> dict[str, Flight]:
     flights = {}
     for each in list_of(value, "flights", MAX_FLIGHTS_TOLD):
         told = _object_of(each, "flight")
-        call, given_at = _call_of(told.get("call")), now - _number_of(told.get("age"), "age")
+        call, given_at = _call_of(told.get("call")), now - age_of(told.get("age"))
         flight = Flight(call, given_at, text_of(told.get("id"), "id"), text_of(told.get("caller"), "caller"))
         flights[call.fingerprint] = flight
     return flights
@@ -197,13 +212,13 @@ def quarantine_of(value: Any, now: float) -> tuple[Suspect, float]:
         suspect.kills.append(
             Kill(
                 death_of(row.get("death"), now), _number_of(row.get("seconds"), "seconds"),
-                _count_of(row.get("beside"), "beside"), text_of(row.get("id"), "id"),
+                count_of(row.get("beside"), "beside"), text_of(row.get("id"), "id"),
                 text_of(row.get("caller"), "caller"),
             )
         )  # fmt: skip
     if not suspect.kills:
         raise ProtocolError("kills: expected one at least", "poison")
-    return suspect, now - _number_of(told.get("age"), "age")
+    return suspect, now - age_of(told.get("age"))
 
 
 def serving_of(value: Any) -> dict[Address, list[str]]:
@@ -225,4 +240,4 @@ def _call_of(value: Any) -> CallName:
     if len(row) != 7:
         raise ProtocolError("call: expected 7 values", "poison")
     fingerprint, exchange, topic, server, method, form = (text_of(each, "call") for each in row[:6])
-    return CallName(fingerprint, exchange, topic, server, method, form, _count_of(row[6], "size_bytes"))
+    return CallName(fingerprint, exchange, topic, server, method, form, count_of(row[6], "size_bytes"))

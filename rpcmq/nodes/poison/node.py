@@ -6,15 +6,16 @@ While nothing has died nothing is watched, and calls and casts cost what they co
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import inf
 from typing import Any
 
 from rpcmq.nodes import Ask, Context, Loss, Node, Passage, Peer, ProtocolError, Stop, integer, number, seconds, setting
 from rpcmq.nodes.poison import facts
+from rpcmq.nodes.poison.archive import Archive, ends_of
 from rpcmq.nodes.poison.evidence import Evidence, Verdict
-from rpcmq.nodes.poison.facts import Address, CallName, Death, Flight, Suspect
+from rpcmq.nodes.poison.facts import CallName, Death, Flight, Suspect
 from rpcmq.nodes.poison.news import (
     death_of,
     flights_of,
@@ -25,12 +26,11 @@ from rpcmq.nodes.poison.news import (
     told_death,
     told_flights,
     told_loss,
-    told_quarantine,
-    told_serving,
 )
 from rpcmq.nodes.poison.operators import Operators
 from rpcmq.nodes.poison.places import Places
 from rpcmq.nodes.poison.story import kill_row, name_of, story_of
+from rpcmq.nodes.poison.telling import LOSSES, Telling
 
 __all__ = ["POISON_KIND", "Poison"]
 
@@ -44,8 +44,6 @@ _MAX_SUSPECTS = 2_000
 _SILENT_SECONDS = 12.0
 #: Seconds after which it is looked again under which keys suspect calls are served.
 _LOOK_SECONDS = 2.0
-#: News of losses that other routers are told in a second.
-_LOSSES, _MAX_LOSSES_TOLD = frozenset(("away", "gone", "back")), 500
 _IS_BACK = "a consumer that was taken for dead is back"
 _HOST_FAILED = "its host has failed: another consumer there was lost at the same time"
 _OTHERS_DIE = "so many consumers die without it as well that it need not have killed those which had it"
@@ -79,16 +77,27 @@ class Poison(Node):
             settings.kills, settings.within, settings.memory, settings.chance, context.now, _MAX_SUSPECTS,
             settings.max_quarantined, settings.kills_of_one_key,
         )  # fmt: skip
+        self._telling = Telling(context, self._evidence.serving_keys)
+        self._archive = Archive(context, settings.lasts, context.log)
         self._places = Places(context)
         self._operators = Operators(context, self._evidence, settings.kills, self._release)
         #: The name of the session of each process that was away, until that ends.
         self._processes: dict[Peer, str] = {}
         self._last_number = 0
-        #: Losses that other routers were told of, and since when (monotonic seconds).
-        self._told, self._told_since = 0, context.now
         self._looked_at = context.now
         names = ("deaths", "kills", "quarantined", "stopped", "answered", "lifted", "released", "unjudged")
         self._counts = Counter(dict.fromkeys(names, 0))
+        self._restore(context.now)
+
+    def _restore(self, now: float) -> None:
+        if count := self._archive.restore(now, self._evidence):
+            self._places.update(self._evidence)
+            self.context.log(now, "restored", f"quarantines that were in force when the router ended: {count}")
+
+    def close(self, now: float) -> None:
+        """Keep how many calls were stopped."""
+        for suspect in self._evidence.quarantined.values():
+            self._archive.keep(now, suspect)
 
     # --- losses ------------------------------------------------------------------------------
 
@@ -96,13 +105,13 @@ class Poison(Node):
         """Note it: another loss at the same time is no death of its own."""
         lost = self._lost(loss)
         self._evidence.away(lost)
-        self._tell(now, "away", loss=told_loss(lost, now))
+        self._telling.tell(now, "away", loss=told_loss(lost, now))
 
     def consumer_back(self, now: float, peer: Peer) -> None:
         """No call has killed it."""
         process = self._process_of(peer)
         self._follow(now, self._evidence.back(process), _IS_BACK)
-        self._tell(now, "back", process=process)
+        self._telling.tell(now, "back", process=process)
 
     def peer_ended(self, now: float, peer: Peer, reason: str) -> None:
         """It cannot come back."""
@@ -124,26 +133,15 @@ class Poison(Node):
             description=loss.description | ({"key": loss.peer.key} if loss.peer.key else {}),
             is_sudden=not loss.is_leaving and loss.silent_seconds < _SILENT_SECONDS,
         )
-        self._tell_serving(now, (flight.call.address for flight in flights.values()))
+        self._telling.serving(now, (flight.call.address for flight in flights.values()))
         verdict = self._evidence.gone(now, death, flights)
         killed = [flight for name, flight in flights.items() if self._has_killed(name, death)]
         self._counts["kills"] += len(killed)
         told = told_flights(killed, now)
-        self._tell(now, "gone", death=told_death(death, now), flights=told, count=len(flights))
+        self._telling.tell(now, "gone", death=told_death(death, now), flights=told, count=len(flights))
         self._follow(now, verdict, _HOST_FAILED)
         if verdict.quarantined is not None:
-            self._tell_quarantine(now, verdict.quarantined)
-
-    def _tell_serving(self, now: float, addresses: Iterable[Address]) -> None:
-        """Note the keys under which ``addresses`` are served here, and tell the other routers what is new of that."""
-        known, news = self._evidence.serving_keys, dict[Address, frozenset[str]]()
-        for exchange, topic, server in set(addresses):
-            address, keys = (exchange, topic, server), self.context.keys_serving(topic, exchange, server)
-            known.note(now, address, keys)
-            if known.is_news(now, address, keys):
-                news[address] = keys
-        for told in told_serving(news):
-            self._tell(now, "serves", serving=told)
+            self._telling.quarantine(now, verdict.quarantined)
 
     def _has_killed(self, fingerprint: str, death: Death) -> bool:
         suspect = self._evidence.find(fingerprint)
@@ -189,18 +187,20 @@ class Poison(Node):
         for suspect in verdict.doubted:
             self._note_lifted(now, suspect, _OTHERS_DIE)
             # Those that have not heard of all deaths would go on stopping it.
-            self._tell(now, "doubted", fingerprint=suspect.call.fingerprint)
+            self._telling.tell(now, "doubted", fingerprint=suspect.call.fingerprint)
         if verdict.quarantined is not None:
             self._note_quarantine(now, verdict.quarantined)
         self._places.update(self._evidence)
 
     def _note_lifted(self, now: float, suspect: Suspect, why: str) -> None:
         self._counts["lifted"] += 1
+        self._archive.end(now, suspect.call.fingerprint, now)
         text = f"{name_of(suspect)} is let through again: {why}"
         self.context.log(now, "lifted", text, fields=self._audit(now, suspect))
 
     def _note_quarantine(self, now: float, suspect: Suspect, says: str = "") -> None:
         self._counts["quarantined"] += 1
+        self._archive.keep(now, suspect)
         self.context.log(now, "quarantined", story_of(suspect) + says, fields=self._audit(now, suspect))
 
     # --- calls -------------------------------------------------------------------------------
@@ -232,69 +232,82 @@ class Poison(Node):
         if suspect is None:
             return
         self._counts["answered"] += 1
-        self._tell(passage.now, "answered", fingerprint=suspect.call.fingerprint)
+        self._telling.tell(passage.now, "answered", fingerprint=suspect.call.fingerprint)
         if suspect.quarantined_at is not None:
+            self._archive.end(passage.now, suspect.call.fingerprint, passage.now)
             text = f"{name_of(suspect)} is let through again: {passage.consumer} has answered one"
             self.context.log(passage.now, "lifted", text, passage.consumer, self._audit(passage.now, suspect))
         self._places.update(self._evidence)
 
     # --- other routers -----------------------------------------------------------------------
 
-    def _tell(self, now: float, event: str, router: str = "", **news: Any) -> None:
-        """Tell the other routers; of losses only so many in a second, of which none can then be made out."""
-        if event in _LOSSES:
-            if now >= self._told_since + 1.0:
-                self._told_since, self._told = now, 0
-            self._told += 1
-            if self._told > _MAX_LOSSES_TOLD:
-                return
-        self.context.tell_routers({"do": event, **news}, router)
-
-    def _tell_quarantine(self, now: float, suspect: Suspect, router: str = "") -> None:
-        self._tell(now, "quarantined", router, quarantine=told_quarantine(suspect, now))
-
     def router_joined(self, now: float, router: str) -> None:
         """Tell it what is quarantined here, and under which keys suspect calls are served."""
         self._evidence.serving_keys.forget_told()
-        self._tell_serving(now, (each.call.address for each in self._evidence.suspects.values()))
+        self._telling.serving(now, (each.call.address for each in self._evidence.suspects.values()))
+        self._telling.ends(now, self._archive.told(now), router)
         for suspect in self._evidence.quarantined.values():
-            self._tell_quarantine(now, suspect, router)
+            self._telling.quarantine(now, suspect, router)
 
     def told(self, now: float, router: str, news: Mapping[str, Any]) -> None:
         """Take what another router knows."""
+        if news.get("do") in LOSSES:
+            self._told_of_loss(now, news)
+        else:
+            self._told_of_call(now, router, news)
+        self._places.update(self._evidence)
+
+    def _told_of_loss(self, now: float, news: Mapping[str, Any]) -> None:
         judge = self._evidence
-        match news.get("do"):
+        match news["do"]:
             case "away":
                 judge.away(loss_of(news.get("loss"), now))
             case "back":
                 self._follow(now, judge.back(text_of(news.get("process"), "process")), _IS_BACK)
-            case "gone":
+            case _:
                 flights, count = flights_of(news.get("flights"), now), news.get("count")
                 death = death_of(news.get("death"), now)
-                self._tell_serving(now, (flight.call.address for flight in flights.values()))
+                self._telling.serving(now, (flight.call.address for flight in flights.values()))
                 verdict = judge.gone(now, death, flights, count if type(count) is int else 0)
                 self._follow(now, verdict, _HOST_FAILED)
                 if verdict.quarantined is not None:
                     # Those that have heard of other deaths than this one would let it through.
-                    self._tell_quarantine(now, verdict.quarantined)
+                    self._telling.quarantine(now, verdict.quarantined)
+
+    def _told_of_call(self, now: float, router: str, news: Mapping[str, Any]) -> None:
+        judge = self._evidence
+        match news.get("do"):
             case "serves":
                 serving = serving_of(news.get("serving"))
                 for address, keys in serving.items():
                     judge.serving_keys.note(now, address, keys)
-                self._tell_serving(now, serving)
+                self._telling.serving(now, serving)
             case "doubted":
                 doubted = judge.find(text_of(news.get("fingerprint"), "fingerprint"))
                 if doubted is not None and judge.let_through(doubted):
                     self._note_lifted(now, doubted, f"{_OTHERS_DIE} (router {router} says so)")
             case "answered" | "release":
                 self._let_go(now, router, text_of(news.get("fingerprint"), "fingerprint"), news)
+            case "ended":
+                for fingerprint, ended_at in ends_of(news, now):
+                    self._note_ended(now, router, fingerprint, ended_at)
             case "quarantined":
                 suspect, since = quarantine_of(news.get("quarantine"), now)
-                if judge.adopt(suspect, since):
+                if self._archive.has_ended(suspect.call.fingerprint, since):
+                    self._telling.ends(now, self._archive.told(now, [suspect.call.fingerprint]), router)
+                elif judge.adopt(suspect, since):
                     self._note_quarantine(now, suspect, f" (router {router} says so)")
             case _:
                 raise ProtocolError("news of an unknown sort", "poison")
-        self._places.update(judge)
+
+    def _note_ended(self, now: float, router: str, fingerprint: str, ended_at: float) -> None:
+        """Another router knows that a quarantine has ended: so has that of here, if it is no later one."""
+        suspect = self._evidence.quarantined.get(fingerprint)
+        if suspect is None or suspect.quarantined_at is None:
+            self._archive.end(now, fingerprint, ended_at)
+        elif suspect.quarantined_at < ended_at:
+            self._evidence.release(fingerprint)
+            self._note_lifted(now, suspect, f"its quarantine has ended at router {router} meanwhile")
 
     def _let_go(self, now: float, router: str, fingerprint: str, news: Mapping[str, Any]) -> None:
         suspect = self._evidence.release(fingerprint)
@@ -302,6 +315,7 @@ class Poison(Node):
             return
         if news.get("do") == "release":
             self._counts["released"] += 1
+            self._archive.end(now, fingerprint, now)
             text = f"{text_of(news.get('by'), 'by')} has released {name_of(suspect)} at router {router}"
             self.context.log(now, "released", text, fields=self._audit(now, suspect))
         else:
@@ -317,13 +331,22 @@ class Poison(Node):
         for suspect in released:
             self._evidence.release(suspect.call.fingerprint)
             self._counts["released"] += 1
+            self._archive.end(now, suspect.call.fingerprint, now)
             killed = f"which had killed {len(suspect.kills)} consumers"
             text = f"{ask.peer.identity} has released {name_of(suspect)}, {killed}"
             fields = self._audit(now, suspect) | {"by": ask.peer.identity, "key": ask.peer.key}
             self.context.log(now, "released", text, ask.peer.identity, fields)
-            self._tell(now, "release", fingerprint=suspect.call.fingerprint, by=ask.peer.identity)
+            self._telling.tell(now, "release", fingerprint=suspect.call.fingerprint, by=ask.peer.identity)
         self._places.update(self._evidence)
-        ask.answer_json({"router": self.context.router, "node": self.context.name, "calls": rows})
+        self._operators.answer_release(now, ask, rows)
+
+    def was_kept(self, now: float, problem: str) -> None:
+        """Tell those whose releases are on the disk now."""
+        self._operators.kept(problem)
+
+    def ask_ended(self, now: float, ask: Ask) -> None:
+        """Nobody waits for it any more."""
+        self._operators.ask_ended(ask)
 
     def view(self, now: float, name: str) -> Iterator[Mapping[str, Any]]:
         """The calls that are quarantined, then those that are suspect."""
@@ -348,14 +371,17 @@ class Poison(Node):
         first = min((at for at in ends if at is not None), default=inf)
         lasts: float = self.settings.lasts
         look = self._looked_at + _LOOK_SECONDS if self._evidence.suspects else inf
-        return min(self._evidence.next_deadline(), first + lasts, look)
+        others = self._archive.next_deadline(), self._operators.next_deadline()
+        return min(self._evidence.next_deadline(), first + lasts, look, *others)
 
     def tick(self, now: float) -> None:
         """Forget what is old, and look what is new."""
         self._evidence.forget_old(now)
+        self._archive.forget_old(now)
+        self._operators.tick(now)
         if now >= self._looked_at + _LOOK_SECONDS:
             self._looked_at = now
-            self._tell_serving(now, (each.call.address for each in self._evidence.suspects.values()))
+            self._telling.serving(now, (each.call.address for each in self._evidence.suspects.values()))
         for suspect in list(self._evidence.quarantined.values()):
             if suspect.quarantined_at is not None and suspect.quarantined_at + self.settings.lasts <= now:
                 self._evidence.release(suspect.call.fingerprint)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from math import inf
 from typing import Any
 
 from rpcmq.nodes import Ask, Context, ProtocolError
@@ -15,6 +16,8 @@ __all__ = ["Operators"]
 _MAX_ASK_BYTES = 4 << 10
 _MAX_ROWS = 2_000
 _VERBS = ("show", "release")
+#: Seconds that a release waits for the disk.
+_KEEP_SECONDS = 3.0
 
 
 class Operators:
@@ -33,6 +36,8 @@ class Operators:
         self._evidence = evidence
         self._kills = kills
         self._release = release
+        #: Releases that are not on the disk yet: until when that is waited for (monotonic seconds), and their calls.
+        self._waiting: dict[Ask, tuple[float, list[dict[str, Any]]]] = {}
 
     def take(self, now: float, ask: Ask) -> None:
         """Show what is quarantined, or release it.
@@ -61,7 +66,41 @@ class Operators:
         if verb == "release":
             self._release(now, ask, found, rows)
         else:
-            ask.answer_json({"router": self._context.router, "node": self._context.name, "calls": rows})
+            self._answer(ask, rows, "")
+
+    # --- releases that wait for the disk -----------------------------------------------------
+
+    def answer_release(self, now: float, ask: Ask, rows: list[dict[str, Any]]) -> None:
+        """Tell who has released the calls of ``rows``, once that is on the disk, or cannot be put there."""
+        if self._context.keeps and rows:
+            self._waiting[ask] = now + _KEEP_SECONDS, rows
+        else:
+            self._answer(ask, rows, "")
+
+    def kept(self, problem: str) -> None:
+        """All changes until now are on the disk; or not, because of ``problem``."""
+        while self._waiting:
+            ask, (_, rows) = self._waiting.popitem()
+            self._answer(ask, rows, problem)
+
+    def ask_ended(self, ask: Ask) -> None:
+        """Nobody waits for an answer any more."""
+        self._waiting.pop(ask, None)
+
+    def next_deadline(self) -> float:
+        """The time of the next :meth:`tick` (monotonic seconds)."""
+        return min((due for due, _ in self._waiting.values()), default=inf)
+
+    def tick(self, now: float) -> None:
+        """Answer those who have waited for long."""
+        for ask in [ask for ask, (due, _) in self._waiting.items() if due <= now]:
+            self._answer(ask, self._waiting.pop(ask)[1], f"the disk takes longer than {_KEEP_SECONDS:g} s")
+
+    def _answer(self, ask: Ask, rows: list[dict[str, Any]], not_kept: str) -> None:
+        answer = {"router": self._context.router, "node": self._context.name, "calls": rows}
+        ask.answer_json(answer | ({"not_kept": not_kept} if not_kept else {}))
+
+    # --- rows --------------------------------------------------------------------------------
 
     def _named(self, ask: Ask, fingerprint: str) -> list[Suspect] | None:
         """The calls that ``fingerprint`` begins the name of: one, or all if it is empty; None: the ask is refused."""

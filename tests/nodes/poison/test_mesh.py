@@ -175,6 +175,8 @@ def test_a_router_that_knows_nothing_of_it_is_told_nothing() -> None:
         {"do": "quarantined", "quarantine": {"call": ["f", "", "t", "", "m", "json", 1], "kills": [], "age": 0}},
         {"do": "release", "fingerprint": None}, {"do": "serves"}, {"do": "serves", "serving": [["", "t", "", "k"]]},
         {"do": "serves", "serving": [["", "t"]]}, {"do": "serves", "serving": [["", "t", "", ["k"] * 9]]},
+        {"do": "ended"}, {"do": "ended", "ends": [["f"]]}, {"do": "ended", "ends": [["f", -1]]},
+        {"do": "ended", "ends": [["f", 1]] * 101},
     ],
 )  # fmt: skip
 def test_nonsense_of_another_router_costs_that_message_only(news: dict[str, Any]) -> None:
