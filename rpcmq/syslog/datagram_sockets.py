@@ -48,6 +48,8 @@ class DatagramSockets:
         where: Any = found[0][-1]
         self._key = random.SystemRandom().getrandbits(32) | 1
         self._loud: dict[int, _Loud] = {}
+        #: Why all senders share one socket; empty: they do not.
+        self.problem = ""
         #: Bytes that each was asked to keep in the kernel.
         self.asked_bytes = kernel_bytes // (_HASHED + _LOUD)
         with ExitStack() as stack:
@@ -62,8 +64,9 @@ class DatagramSockets:
                     attach(first, steering_program(_HASHED, {}, self._key))
                     more.pop_all()
                     self.all += rest
-            except (OSError, AttributeError):
+            except (OSError, AttributeError) as error:
                 # No Linux, or one that cannot: one socket has the room of all.
+                self.problem = str(error)
                 self.asked_bytes = kernel_bytes
                 self._size(first)
             stack.pop_all()
@@ -100,15 +103,19 @@ class DatagramSockets:
         """Give a sender a socket of its own; return False if it has one, or none is free.
 
         One whose sender has lost nothing for a minute is free.
+
+        Raises:
+            OSError: the kernel refuses; all is as it was.
         """
         if any(each.host == host for each in self._loud.values()):
             return False
         number = self._free(now)
         if number is None:
             return False
-        self._loud[number] = _Loud(host, self.drops_of(number), now)
-        known = {packed_address(each.host): number for number, each in self._loud.items()}
+        loud = self._loud | {number: _Loud(host, self.drops_of(number), now)}
+        known = {packed_address(each.host): number for number, each in loud.items()}
         attach(self.all[0], steering_program(_HASHED, known, self._key))
+        self._loud = loud
         return True
 
     def _free(self, now: float) -> int | None:

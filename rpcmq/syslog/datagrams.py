@@ -72,6 +72,9 @@ class Datagrams:
 
     def start(self) -> None:
         """Take messages."""
+        if self._sockets.problem:
+            text = "a flood by UDP costs all senders messages, for they share one socket"
+            self._log.warning("sockets", f"{text}: {self._sockets.problem}")
         asked, granted = self._sockets.asked_bytes, self._sockets.granted_bytes
         if granted < asked:
             where = f"each of {len(self._sockets.all)} sockets"
@@ -160,7 +163,11 @@ class Datagrams:
 
     def _set_loud_apart(self, heard: dict[str, int]) -> bool:
         host, most = max(heard.items(), key=itemgetter(1))
-        if most <= sum(heard.values()) * _LOUD_PART or not self._sockets.set_apart(host, monotonic()):
+        try:
+            if most <= sum(heard.values()) * _LOUD_PART or not self._sockets.set_apart(host, monotonic()):
+                return False
+        except OSError as error:
+            self._log.warning("loud", f"{host} sends faster than is read, and gets no socket of its own: {error}")
             return False
         self._log.warning("loud", f"{host} sends faster than is read, and has a socket of its own now")
         return True

@@ -126,7 +126,11 @@ def test_where_the_kernel_cannot_choose_one_socket_has_the_room_of_all(
     many = opened("127.0.0.1:0")
     monkeypatch.setattr(datagram_sockets, "attach", refused)
     sockets = opened("127.0.0.1:0")
-    assert len(sockets.all) == 1 and not sockets.shares(0)
+    assert len(sockets.all) == 1 and not sockets.shares(0) and "not available" in sockets.problem
+    assert len(many.all) == 64 and many.problem == ""
+    with pytest.raises(OSError, match="not available"):
+        many.set_apart("127.3.0.1", 0.0)
+    assert many.loud == []
     assert sockets.asked_bytes == KERNEL_BYTES and sockets.granted_bytes > many.granted_bytes
     send(sockets, "127.3.0.1")
     send(sockets, "127.3.0.2")
