@@ -48,7 +48,7 @@ class DatagramSockets:
         where: Any = found[0][-1]
         self._key = random.SystemRandom().getrandbits(32) | 1
         self._loud: dict[int, _Loud] = {}
-        #: Why all senders share one socket; empty: they do not.
+        #: The reason for which all senders share one socket; empty: they do not.
         self.problem = ""
         #: Bytes that each was asked to keep in the kernel.
         self.asked_bytes = kernel_bytes // (_HASHED + _LOUD)
