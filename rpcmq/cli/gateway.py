@@ -96,14 +96,33 @@ def gateway_command(
     The client for browsers and Node is served as /rpcmq.js. SIGTERM and SIGINT stop the gateway when
     the calls that run have ended. Tokens and certificate are read again when their files change.
     """
-    if ctx.invoked_subcommand is not None:
-        return
-    _check_installed()
     options = {
         "listen.bind": bind, "access.tokens": tokens, "access.origins": origins or None, "pages.folder": pages,
         "listen.certificate": certificate, "listen.key": key, "listen.metrics": metrics,
     }  # fmt: skip
+    if ctx.invoked_subcommand is not None:
+        _give_to_tokens(ctx, path, options)
+        return
+    _check_installed()
     _run(ctx.obj, path, options, service, timeout, (log_format, log_level))
+
+
+def _give_to_tokens(ctx: click.Context, path: str | None, options: dict[str, Any]) -> None:
+    """Have the commands after ``token`` take the file of tokens that was given before it.
+
+    Raises:
+        UsageError: an option that only a gateway has was given.
+    """
+    given = [setting for setting, value in options.items() if value is not None and setting != "access.tokens"]
+    if given:
+        raise UsageError(f"{given[0]} is a setting of a gateway that runs: `{ctx.invoked_subcommand}` has no use for it")
+    tokens = options["access.tokens"]
+    if path is not None and tokens is None:
+        from rpcmq.gateway import load_settings
+
+        tokens = load_settings(path).access.tokens
+    if tokens is not None:
+        ctx.default_map = {"token": dict.fromkeys(token_command.commands, {"tokens": tokens})}
 
 
 def _run(

@@ -96,6 +96,19 @@ def test_wrong_commands_are_named(tmp_path: Path, arguments: tuple[str, ...], te
     assert not (tmp_path / "tokens.toml").exists()
 
 
+def test_the_file_of_tokens_that_is_named_before_the_command_counts(tmp_path: Path) -> None:
+    named, configured = tmp_path / "named.toml", tmp_path / "configured.toml"
+    config = tmp_path / "gateway.toml"
+    config.write_text(f"[access]\ntokens = '{configured}'\n")
+    assert run("gateway", "--tokens", str(named), "token", "add", "a", "--allow", "call:demo").returncode == 0
+    assert run("gateway", "--config", str(config), "token", "add", "b", "--allow", "call:demo").returncode == 0
+    assert '"a"' in named.read_text() and '"b"' in configured.read_text()
+    assert run("gateway", "--tokens", str(named), "token", "revoke", "a").returncode == 0
+    assert '"a"' not in named.read_text()
+    ended = run("gateway", *HERE, "token", "ls", "--tokens", str(named))
+    assert ended.returncode == 2 and "listen.bind is a setting of a gateway that runs" in ended.stderr
+
+
 @pytest.mark.parametrize(
     ("options", "text"),
     [
