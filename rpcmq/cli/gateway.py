@@ -115,14 +115,16 @@ def _give_to_tokens(ctx: click.Context, path: str | None, options: dict[str, Any
     """
     given = [setting for setting, value in options.items() if value is not None and setting != "access.tokens"]
     if given:
-        raise UsageError(f"{given[0]} is a setting of a gateway that runs: `{ctx.invoked_subcommand}` has no use for it")
+        raise UsageError(
+            f"{given[0]} is a setting of a gateway that runs: `{ctx.invoked_subcommand}` has no use for it"
+        )
     tokens = options["access.tokens"]
     if path is not None and tokens is None:
         from rpcmq.gateway import load_settings
 
         tokens = load_settings(path).access.tokens
     if tokens is not None:
-        ctx.default_map = {"token": dict.fromkeys(token_command.commands, {"tokens": tokens})}
+        ctx.default_map = {"token": {name: {"tokens": tokens} for name in token_command.commands}}
 
 
 def _run(

@@ -3,7 +3,9 @@
 The router cannot wait for a step to end that does not end. So a thread of its own looks a few times in a second at the
 step under way, and has the interpreter raise :class:`Overrun` in it when its time is up. One that waits within a system
 call, as in ``time.sleep`` or on a socket, is woken by a signal in the main thread of a process, where that of `rpcmq
-router` runs. Within other C functions it is broken off when they return.
+router` runs. While a C function computes the other thread does not run: there a signal comes for each quarter of a
+second of the process's time, and breaks off a function that looks for signals, as the searches of ``re`` do. Another
+one is broken off when it returns.
 """
 
 from __future__ import annotations
@@ -11,9 +13,11 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+from collections.abc import Callable
 from contextlib import suppress
 from threading import main_thread
 from time import clock_gettime, monotonic, pthread_getcpuclockid, thread_time
+from types import FrameType
 
 from rpcmq.transport.originals import allocate_lock, get_ident, start_new_thread
 
@@ -25,6 +29,8 @@ _PAUSE, _AGAIN = 0.02, 0.5
 _PATIENCE = 20
 #: It is ignored where nobody handles it, and hardly anybody does: Go's runtime breaks its threads off with it as well.
 _WAKE = signal.SIGURG
+#: It comes after so many seconds of processor time of the process, so that an idle router is not woken.
+_TICK, _TICK_SECONDS = signal.SIGVTALRM, 0.25
 _raise_in = ctypes.pythonapi.PyThreadState_SetAsyncExc
 
 
@@ -83,6 +89,16 @@ class Steps:
                 if self._thread == main_thread().ident:
                     signal.pthread_kill(self._thread, _WAKE)
 
+    def tick(self) -> None:
+        """Break it off if its time is up; in a handler of signals of this thread.
+
+        Raises:
+            Overrun: it is.
+        """
+        # No lock: this thread may have it. Within end() it comes at most before the step has ended, where it is caught.
+        if self._due and self._thread == get_ident() and monotonic() > self._due and self._has_taken_too_long():
+            raise Overrun
+
     def _has_taken_too_long(self) -> bool:
         """Whether it has used so much of the processor, or has waited: not whether the machine was busy meanwhile."""
         used = clock_gettime(pthread_getcpuclockid(self._thread)) - self._cpu_began
@@ -96,7 +112,10 @@ class Watchdog:
         self._steps = steps
         # Locks of the system, and a thread of it: green ones would not go on while the router's does not.
         self._open, self._running = allocate_lock(), allocate_lock()
-        self._is_handler = _handle_wake()
+        self._is_handler = _handle(_WAKE, _woken)
+        self._ticks = _handle(_TICK, lambda number, frame: steps.tick())
+        if self._ticks:
+            signal.setitimer(signal.ITIMER_VIRTUAL, _TICK_SECONDS, _TICK_SECONDS)
         self._open.acquire()
         self._running.acquire()
         start_new_thread(self._run, ())
@@ -113,9 +132,14 @@ class Watchdog:
         """End the thread; returns when it has ended."""
         self._open.release()
         self._running.acquire()
-        if self._is_handler:
-            with suppress(ValueError):  # closed in another thread: it stays, and does nothing
+        if self._ticks:
+            signal.setitimer(signal.ITIMER_VIRTUAL, 0.0)
+        with suppress(ValueError):  # closed in another thread: they stay, and do nothing
+            if self._is_handler:
                 signal.signal(_WAKE, signal.SIG_DFL)
+            if self._ticks:
+                # Not the default, which ends the process: one may be on its way.
+                signal.signal(_TICK, _passed_over)
 
 
 def _clear(thread: int) -> None:
@@ -132,20 +156,23 @@ def _clear(thread: int) -> None:
         return
 
 
-def _handle_wake() -> bool:
-    """Handle the signal that wakes a step, unless the program does; return whether it is handled by this from now on.
+def _handle(number: signal.Signals, handler: Callable[[int, FrameType | None], None]) -> bool:
+    """Handle a signal, unless the program does; return whether it is handled by ``handler`` from now on.
 
-    A system call that is interrupted is begun again by Python, but for an exception that a handler raises. This one
-    raises none itself: it is the code in which the interpreter raises :class:`Overrun`.
+    A system call that is interrupted is begun again by Python, but for an exception that a handler raises.
     """
-    if signal.getsignal(_WAKE) is not signal.SIG_DFL:
+    if signal.getsignal(number) not in (signal.SIG_DFL, _passed_over):
         return False
     try:
-        signal.signal(_WAKE, _woken)
+        signal.signal(number, handler)
     except ValueError:
         return False  # not in the main thread
     return True
 
 
 def _woken(number: int, frame: object) -> None:
-    return
+    """Do nothing: it is within this call that the interpreter raises what the other thread has set."""
+
+
+def _passed_over(number: int, frame: object) -> None:
+    """Do nothing: who has asked for it is gone."""

@@ -8,8 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from rpcmq import Client
+from rpcmq.cli.gateway import gateway_command
+from rpcmq.cli.options import State
+from rpcmq.errors import UsageError
 from tests.gateway.browsers import browser, get
 from tests.gateway.conftest import Demo
 from tests.server.daemons import SECONDS, Daemon, router, run, started
@@ -100,13 +104,17 @@ def test_the_file_of_tokens_that_is_named_before_the_command_counts(tmp_path: Pa
     named, configured = tmp_path / "named.toml", tmp_path / "configured.toml"
     config = tmp_path / "gateway.toml"
     config.write_text(f"[access]\ntokens = '{configured}'\n")
-    assert run("gateway", "--tokens", str(named), "token", "add", "a", "--allow", "call:demo").returncode == 0
-    assert run("gateway", "--config", str(config), "token", "add", "b", "--allow", "call:demo").returncode == 0
+
+    def gateway(*arguments: str) -> object:
+        return CliRunner().invoke(gateway_command, arguments, obj=State(None)).exception
+
+    assert gateway("--tokens", str(named), "token", "add", "a", "--allow", "call:demo") is None
+    assert gateway("--config", str(config), "token", "add", "b", "--allow", "call:demo") is None
     assert '"a"' in named.read_text() and '"b"' in configured.read_text()
-    assert run("gateway", "--tokens", str(named), "token", "revoke", "a").returncode == 0
+    assert gateway("--tokens", str(named), "token", "revoke", "a") is None
     assert '"a"' not in named.read_text()
-    ended = run("gateway", *HERE, "token", "ls", "--tokens", str(named))
-    assert ended.returncode == 2 and "listen.bind is a setting of a gateway that runs" in ended.stderr
+    refused = gateway(*HERE, "token", "ls", "--tokens", str(named))
+    assert isinstance(refused, UsageError) and "listen.bind is a setting of a gateway that runs" in str(refused)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from math import nan
 from time import monotonic, sleep
@@ -118,6 +119,13 @@ class Loops(Obedient):
 class Sleeps(Obedient):
     def take(self, now: float, ask: Ask) -> None:
         sleep(600)
+
+
+class Searches(Obedient):
+    """Is busy within a C function."""
+
+    def take(self, now: float, ask: Ask) -> None:
+        re.match("(a+)+$", "a" * 60 + "b")
 
 
 class LoopsAndCatches(Obedient):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable
@@ -87,6 +88,35 @@ def test_a_step_that_waits_within_a_system_call_is_woken(wait: Callable[[], obje
     finally:
         watchdog.close()
     assert signal.getsignal(signal.SIGURG) is signal.SIG_DFL
+
+
+def test_a_step_that_searches_for_ever_is_broken_off() -> None:
+    steps = Steps()
+    for _ in range(2):  # the second one takes over the signal that the first one has left
+        watchdog = Watchdog(steps)
+        try:
+            steps.begin(0.01)
+            with pytest.raises(Overrun):
+                # Each letter more doubles the time: this search does not end.
+                _end_after(steps, partial(re.match, "(a+)+$", "a" * 60 + "b"))
+        finally:
+            watchdog.close()
+    signal.raise_signal(signal.SIGVTALRM)  # one that was on its way does no harm
+    assert signal.getitimer(signal.ITIMER_VIRTUAL)[0] == 0.0
+
+
+def test_a_timer_of_the_program_stays() -> None:
+    came: list[int] = []
+    before = signal.signal(signal.SIGVTALRM, lambda number, frame: came.append(number))
+    try:
+        Watchdog(Steps()).close()
+        signal.raise_signal(signal.SIGVTALRM)
+        until = monotonic() + 30
+        while not came and monotonic() < until:
+            pass
+        assert came == [signal.SIGVTALRM]
+    finally:
+        signal.signal(signal.SIGVTALRM, before)
 
 
 def _end_after(steps: Steps, wait: Callable[[], object]) -> None:
@@ -176,7 +206,7 @@ def test_no_exception_comes_after_the_end_of_a_step_however_close_its_time_was()
 
 
 @pytest.mark.own_hub
-@pytest.mark.parametrize("node", [hostile.Loops, hostile.LoopsAndCatches, hostile.Sleeps])
+@pytest.mark.parametrize("node", [hostile.Loops, hostile.LoopsAndCatches, hostile.Sleeps, hostile.Searches])
 def test_a_node_that_loops_is_taken_out_of_a_router_that_goes_on(node: type[Node]) -> None:
     notes: list[LogEvent] = []
     plug_ins = PlugIns([plan_of(node, "looper", max_seconds=0.1)])

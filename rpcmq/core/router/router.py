@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 from rpcmq.core.common.drops import Drops
 from rpcmq.core.common.session import Session
+from rpcmq.core.common.text import shorten
 from rpcmq.core.router.actions import Action, LinkDetached, LogEvent
 from rpcmq.core.router.directory import Directory
 from rpcmq.core.router.dispatch_log import Sink
@@ -47,12 +48,15 @@ from rpcmq.core.router.settings import Settings
 from rpcmq.core.router.turns import TURN_STEPS, Turns
 from rpcmq.core.router.view_rows import View
 from rpcmq.core.router.views import view, views_of
+from rpcmq.errors import ProtocolError
 from rpcmq.wire import KEY, Kind
 from rpcmq.wire.query_bodies import QueryBody
 
 __all__ = ["NODE_TYPES", "Router"]
 
 N = TypeVar("N", bound=NodeType)
+#: The beginning of the names of controls in a query, which those of views do not have.
+_CONTROL = "control."
 
 #: The capabilities of a router. Their order is that in which they are told of links.
 NODE_TYPES: tuple[Callable[[NodeContext], NodeType], ...] = (RoundRobin, PubSub, Peer2Peer, Mesh)
@@ -322,6 +326,12 @@ class Router:
         what = QueryBody.of(message).what
         change = self.kinds.controls.get(what)
         if change is None:
+            if what.startswith(_CONTROL):
+                known = ", ".join(
+                    name.removeprefix(_CONTROL) for name in self.kinds.controls if name.startswith(_CONTROL)
+                )
+                name = shorten(what.removeprefix(_CONTROL))
+                raise ProtocolError(f"control {name!r} is unknown; known: {known}", "query")
             self.queries.ask(now, link, message[KEY], what)
             return
         answer = change(now, link, message)

@@ -112,12 +112,14 @@ class MongoStore:
     def purge(self, purge: Purge) -> int | None:
         """Remove, or make stale, what ``purge`` is about; where the server is away, as soon as it is back."""
         try:
-            return self._carry_out(purge)
+            # An operator's order does not wait because the request before it has failed. Where the server is owed one
+            # already it is away, and further ones would wait for it one after the other.
+            return self._carry_out(purge, leaves_alone=bool(self._owed))
         except ServerFailed:
             self._owed.add(purge)
             return None
 
-    def _carry_out(self, purge: Purge) -> int:
+    def _carry_out(self, purge: Purge, *, leaves_alone: bool = True) -> int:
         wanted: dict[str, Any] = {"requested_at": {"$lte": purge.at}}
         match purge.kind:
             case PurgeKind.URL:
@@ -126,7 +128,7 @@ class MongoStore:
                 wanted["key"] = {"$regex": f"^{re.escape(purge.value)}"}
             case PurgeKind.TAG:
                 wanted["tags"] = purge.value
-        with self._server.asked():
+        with self._server.asked(leaves_alone=leaves_alone):
             # First this, which a response that is on its way asks for when it is stored.
             made = datetime.fromtimestamp(time.time(), UTC)
             self._server.purges.insert_one({**purge.to_dict(), "made": made})

@@ -72,13 +72,16 @@ class MongoServer:
         self.bodies = gridfs.GridFSBucket(self.database, "bodies")
 
     @contextmanager
-    def asked(self) -> Iterator[None]:
+    def asked(self, *, leaves_alone: bool = True) -> Iterator[None]:
         """Run a block that asks the server.
+
+        Args:
+            leaves_alone: False: also while it is left alone because it has failed a moment ago.
 
         Raises:
             ServerFailed: it failed, or is left alone.
         """
-        if time.monotonic() < self._away_until:
+        if leaves_alone and time.monotonic() < self._away_until:
             raise ServerFailed("the server has failed a moment ago")
         try:
             if not self._has_indexes:
@@ -90,7 +93,7 @@ class MongoServer:
                 self._away_until = time.monotonic() + self._pause
                 self._pause = min(2 * self._pause, _LONGEST_PAUSE)
             raise ServerFailed(str(error)) from error
-        self._pause = _FIRST_PAUSE
+        self._pause, self._away_until = _FIRST_PAUSE, 0.0
 
     def account(self, size: int, entries: int) -> tuple[int, int]:
         """Add to the bytes and the number of stored responses, and return what they are now; within :meth:`asked`."""

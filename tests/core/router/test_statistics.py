@@ -29,6 +29,15 @@ def test_an_unknown_view_is_refused_and_the_known_are_named(net: Network, api: P
     assert net.router.refused == {"query": 1}
 
 
+def test_an_unknown_control_is_refused_and_the_known_are_named(net: Network, api: Process):
+    (error,) = api.send(Kind.QUERY, json_bytes({"what": "control.barrier.opne"}), format=1).answers
+    assert error.outcome is Outcome.PROTOCOL
+    assert (
+        error.body["text"]
+        == "control 'barrier.opne' is unknown; known: kick, purge, mesh.join, mesh.forget, mesh.leave"
+    )
+
+
 def test_the_default_view_is_the_overview(api: Process):
     (answer,) = api.send(Kind.QUERY, b"{}", format=1).answers
     assert answer.kind is Kind.ANSWER and {"router", "processes", "topics"} <= answer.body.keys()

@@ -146,6 +146,25 @@ def test_a_server_that_stands_still_is_a_miss(mongo_server: Server, mongo_databa
             assert time.monotonic() < end
 
 
+def test_a_purge_reaches_a_server_that_goes_on_and_is_still_left_alone(
+    mongo_server: Server, mongo_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(MongoStore(mongo_server.uri, mongo_database, ROOM)) as other:
+        monkeypatch.setattr("rpcmq.proxy.store.mongo_server._FIRST_PAUSE", 3600.0)
+        with closing(MongoStore(mongo_server.uri, mongo_database, ROOM)) as store:
+            stored = put(store, entry(), b"1")
+            assert stored is not None
+            with mongo_server.stopped():
+                assert not store.find(KEY)
+            end = time.monotonic() + 60
+            while not other.find(KEY):
+                assert time.monotonic() < end
+            assert not store.find(KEY)
+            assert store.purge(Purge(PurgeKind.URL, KEY, stored.requested_at + 1)) == 1
+            assert not other.find(KEY)
+            assert put(store, entry(at=stored.requested_at + 2), b"2") is not None
+
+
 @pytest.mark.parametrize("soft", [False, True])
 @pytest.mark.parametrize("kind", list(PurgeKind))
 def test_a_purge_counts_though_the_server_is_away(
