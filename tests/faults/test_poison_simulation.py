@@ -21,12 +21,12 @@ FOUND = {
 }
 
 
-def run(seed: int, is_rough: bool) -> PoisonSimulation:
-    simulation = PoisonSimulation(seed, is_rough)
+def run(seed: int, is_rough: bool, keeps: bool = False) -> PoisonSimulation:
+    simulation = PoisonSimulation(seed, is_rough, keeps)
     try:
         simulation.run()
     except AssertionError as error:
-        kind = "rough" if is_rough else "quiet"
+        kind = "kept" if keeps else "rough" if is_rough else "quiet"
         raise AssertionError(f"{error}; python -m tests.faults.poison_simulation {seed} {kind}") from error
     return simulation
 
@@ -49,6 +49,13 @@ def test_what_kills_is_stopped_and_released_and_nothing_else_is(is_rough: bool) 
 def test_more_seeds(portion: int, is_rough: bool) -> None:
     for seed in range(2000 + 10 * portion, 2010 + 10 * portion):
         run(seed, is_rough)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_nothing_is_forgotten_or_brought_back_where_all_routers_are_killed_at_once() -> None:
+    for seed in range(300, 306):
+        run(seed, is_rough=True, keeps=True)
 
 
 def test_a_seed_gives_the_same_run_each_time() -> None:
