@@ -34,6 +34,12 @@ MORE_TESTS := tests/latency/jobs/test_stream_process.py \
 	"tests/latency/jobs/test_fold.py::test_whatever_change_it_is_killed_at_each_record_counts_once[4]" \
 	tests/latency/test_ship.py \
 	tests/latency/test_compact.py \
+	tests/latency/analysis \
+	tests/typing \
+	tests/core/process/test_interrupted_casts.py \
+	tests/integration/test_faults.py \
+	tests/integration/test_router_restarts.py \
+	tests/proxy/store/test_mongo.py \
 	tests/integration/test_request_streams.py \
 	tests/threads/test_threads.py::test_children_of_a_patched_program_take_nothing_from_it \
 	tests/latency/jobs/test_session.py::test_a_session_that_ends_or_breaks_leaves_nothing_and_another_can_begin \
@@ -67,6 +73,11 @@ MORE_TESTS := tests/latency/jobs/test_stream_process.py \
 	tests/faults/test_scenarios.py::test_plain_programs_are_killed_while_they_are_busy \
 	tests/faults/test_scenarios.py::test_large_payloads_of_patched_programs \
 	tests/faults/test_scenarios.py::test_clients_come_and_go \
+	tests/faults/test_scenarios.py::test_services_are_killed \
+	tests/faults/test_scenarios.py::test_services_and_callers_are_stopped \
+	tests/faults/test_scenarios.py::test_callers_and_services_are_cut_off \
+	tests/faults/test_scenarios.py::test_a_slow_subscriber_hurts_itself_only \
+	tests/faults/test_scenarios.py::test_the_disk_is_full \
 	tests/faults/test_scenarios.py::test_all_verbs_for_a_while \
 	tests/faults/test_mesh_drill.py \
 	tests/examples \
@@ -117,16 +128,17 @@ demo: setup ## run a small cloud controller: three routers, api, scheduler, comp
 demo-oslo: $(OSLO)-18/.ready ## run a small cloud of oslo.messaging over two routers, one of which is killed
 	@$(OSLO)-18/bin/python $(DRIVER)/examples/demo.py
 
-test: setup ## run the test suite, without what is marked long
+test: setup ## run the test suite, without what is marked long or needs Spark
 	@$(PY) -m pytest -n $(WORKERS) $(ARGS)
 
-test-more: setup ## run the long tests that CI runs, too: random frames and histories, a stream that is killed, web servers, services over asyncio, three routers in place of one, the model of a mesh, the deaths of its routers, slow ones, two signals in a row
+test-more: setup ## run the long tests that CI runs, too: random frames and histories, a stream that is killed, web servers, services over asyncio, three routers in place of one, the model of a mesh, the deaths of its routers, slow ones, two signals in a row, Spark
+	@$(PY) -m pytest -m "spark and not long" tests/latency/jobs $(ARGS)
 	@$(PY) -m pytest -n $(WORKERS) --dist worksteal -m long $(PATIENT) $(MORE_TESTS) $(ARGS)
 	@CLIENT_SHELL=aio $(PY) -m pytest tests/client/test_service.py tests/client/test_direct.py
 	@ROUTERS=3 $(PY) -m pytest -n $(WORKERS) tests/core/router --ignore tests/core/router/mesh
 
 test-long: setup ## run only the long tests: stress, a million random frames; and those of clients in plain threads
-	@$(PY) -m pytest -m long $(PATIENT) $(ARGS)
+	@$(PY) -m pytest -m "long or spark" $(PATIENT) $(ARGS)
 	@CLIENT_SHELL=threads $(PY) -m pytest tests/client
 
 # The wheel is unpacked into a folder of its own, which goes before the checkout: for the process of the tests and, since
@@ -151,7 +163,7 @@ $(OSLO_RUNS:%=test-oslo-%): test-oslo-%:
 	@cd $(DRIVER) && $(CURDIR)/$(OSLO)-$(firstword $(subst -, ,$*))/bin/python tests/run_as.py $(lastword $(subst -, ,$*)) $(ARGS)
 
 cover: setup ## run the test suite with branch coverage
-	@$(PY) -m coverage run -m pytest $(ARGS)
+	@$(PY) -m coverage run -m pytest -m "not long" $(ARGS)
 	@$(PY) -m coverage report --show-missing --skip-covered
 
 tox: $(VENV)/.tools ## run the suite on each Python that is here, and the checks of tox.ini

@@ -67,6 +67,7 @@ def test_a_drill_of_what_init_makes(invoke, tmp_path: Path):
     assert not list((tmp_path / "kept").rglob("*.key"))
 
 
+@pytest.mark.long
 @pytest.mark.fault
 def test_a_drill_with_every_option_of_the_load(invoke, tmp_path: Path):
     (tmp_path / "t.toml").write_text(

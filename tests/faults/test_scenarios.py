@@ -78,21 +78,25 @@ def test_casts_to_topics_that_nobody_has(reported: Reported):
     assert result.figures["accounted"] == result.verdict.dropped > 100
 
 
+@pytest.mark.long
 def test_services_are_killed(reported: Reported):
     result = reported("services killed", scenarios.services_killed(2, services=3, count=1800, rate=600.0))
     assert result.faults["kill"] >= 2 and result.verdict.ended["ok"] > 800
 
 
+@pytest.mark.long
 def test_services_and_callers_are_stopped(reported: Reported):
     result = scenarios.stopped(3, 1000, lasts=(0.3, 2.5), every=0.8, rate=400.0, services=2, router=QUICK)
     assert reported("stopped", result).faults["stop"] >= 2
 
 
+@pytest.mark.long
 def test_callers_and_services_are_cut_off(reported: Reported):
     result = scenarios.partitioned(4, 1000, lasts=(0.1, 2.0), every=0.4, rate=350.0, services=2, router=QUICK)
     assert sum(reported("partitioned", result).faults.values()) >= 4
 
 
+@pytest.mark.long
 def test_a_slow_subscriber_hurts_itself_only(reported: Reported):
     result = scenarios.slow_subscriber(5, seconds=1.0, rate=1500.0)
     figures = reported("slow subscriber", result).figures
@@ -106,6 +110,7 @@ def test_clients_come_and_go(reported: Reported):
     assert figures["links_left"] == 0 and figures["files_left"] <= 0
 
 
+@pytest.mark.long
 def test_the_disk_is_full(reported: Reported, tmp_path: Path):
     def fill(drill: Drill) -> Callable[[], None]:
         # Writes fail with EFBIG as they would with ENOSPC; it needs no rights.

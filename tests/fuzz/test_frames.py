@@ -51,6 +51,7 @@ def test_any_bytes_on_a_link_are_counted_and_hurt_nobody(batches: list[tuple[byt
     check_router(net.router)
 
 
+@pytest.mark.long
 @settings(max_examples=100)
 @given(st.integers(0, 2**64 - 1), st.integers(1, 200))
 def test_frames_that_get_deep(seed: int, steps: int):
@@ -64,7 +65,7 @@ def test_frames_that_get_deep(seed: int, steps: int):
     assert nothing_is_left(driver.router)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 8))])
 def test_long_histories(seed: int):
     """States that need time: full queues, forgotten topics, resumed links."""
     driver = Driver(Random(seed))

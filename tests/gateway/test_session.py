@@ -289,7 +289,7 @@ JSON = st.recursive(
 
 
 @given(st.text(max_size=200) | JSON.map(json.dumps))
-@settings(max_examples=300)
+@settings(max_examples=100)
 def test_any_text_has_an_answer_or_ends_the_connection(text: str) -> None:
     for made in (session(), opened()):
         effects = made.receive(0.0, text)
@@ -297,7 +297,7 @@ def test_any_text_has_an_answer_or_ends_the_connection(text: str) -> None:
 
 
 @given(st.dictionaries(st.sampled_from(["topic", "method", "args", "timeout", "exchange", "context", "credit"]), JSON))
-@settings(max_examples=300)
+@settings(max_examples=100)
 def test_any_members_of_a_request_are_done_or_refused_with_its_id(members: dict[str, Any]) -> None:
     made = opened()
     for op in ("call", "stream", "cast"):

@@ -319,6 +319,7 @@ def test_a_broken_connection_is_resumed_and_nothing_happens_twice():
         assert router.varz()["links"] == 3
 
 
+@pytest.mark.long
 def test_5000_calls_and_5000_casts_through_connections_that_break_all_the_time():
     count, workers = 5000, 50
     with (
@@ -377,6 +378,7 @@ def test_a_process_that_stays_away_too_long_begins_anew():
 # --- many come and go, and much comes at once ---------------------------------------------------
 
 
+@pytest.mark.long
 def test_200_clients_that_come_and_go_leave_nothing_behind():
     with (
         RouterProcess(

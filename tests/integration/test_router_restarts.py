@@ -46,6 +46,7 @@ def casts_run(client: Client, nodes: int) -> int:
     return sum(sum(counts(client, f"node-{n}").values()) for n in range(nodes))
 
 
+@pytest.mark.long
 def test_planned_restarts_under_load_fail_no_call_and_lose_no_cast():
     with ExitStack() as stack:
         router = stack.enter_context(RouterProcess())
@@ -109,6 +110,7 @@ def has_got(subscriber: Program, number: int) -> bool:
     return got(subscriber)[0] >= number
 
 
+@pytest.mark.long
 def test_a_router_that_is_killed_costs_few_events_and_doubles_no_cast():
     with ExitStack() as stack:
         router = stack.enter_context(RouterProcess(router_recovery_seconds=1.5))
@@ -122,15 +124,16 @@ def test_a_router_that_is_killed_costs_few_events_and_doubles_no_cast():
             # What was held after the last restart has been passed on: it would be lost with this router.
             eventually(lambda: router.varz()["uptime_seconds"] > 3.0, 60)
             before = got(subscribers[0])[0]
-            eventually(partial(has_got, subscribers[0], before + 300), 60)
+            eventually(partial(has_got, subscribers[0], before + 1000), 60)
             router.kill()
             gevent.sleep(0.5)
             router.restart()
         publisher.tell("stop")
         sent = publisher.expect(r"sent (\d+) (\d+)", 60)
         events, casts = int(sent[1]), int(sent[2])
-        # What was in the router's memory when it was killed, at most some milliseconds' worth.
-        most = 50 * RESTARTS
+        # What was in the router's memory when it was killed: some milliseconds' worth, or a second's where the machine
+        # held it up just then.
+        most = 500 * RESTARTS
         for subscriber in subscribers:
             eventually(partial(has_got, subscriber, events - most), 30)
             assert got(subscriber)[1] == 0

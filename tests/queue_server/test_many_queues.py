@@ -26,6 +26,7 @@ def opened(client: Client, queue: str) -> bool:
     return True
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("queue_server")
 def test_queues_that_were_opened_and_never_used_make_room_for_others(router: InProcessRouter) -> None:
     with Client(router.url, shell="gevent") as client:

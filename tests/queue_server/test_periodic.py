@@ -72,6 +72,7 @@ def test_an_item_is_put_each_second_until_it_is_removed(client, queue_server, wo
     assert set(Counter(days.ids).values()) == {1}
 
 
+@pytest.mark.long
 def test_each_time_is_put_once_though_the_queue_server_is_killed(router, rpcmq_client, queue_server):
     days = Days()
     with rpcmq.Worker("billing", days, router=router.url):

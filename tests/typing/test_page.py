@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 from gevent import subprocess
 
 from rpcmq.testing import eventually
@@ -43,8 +44,10 @@ def test_the_page_runs(router, serve):
     assert in_thread(lambda: asyncio.run(page["restart_first"]({"user": "u"}))) == "i-1 False"
 
 
+@pytest.mark.long
+@pytest.mark.timeout(400)
 def test_the_page_is_right_for_mypy(tmp_path):
     (tmp_path / "page.py").write_text(PROGRAM)
     command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", "page.py"]
-    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=110, check=False)
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
     assert ended.returncode == 0, ended.stdout

@@ -10,13 +10,16 @@ from pathlib import Path
 import pytest
 from gevent import subprocess
 
+# Each run of mypy reads all that rpcmq imports.
+pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]
+
 ROOT = Path(__file__).parent.parent.parent
 PROGRAM = Path(__file__).parent / "user_program.py"
 
 
 def run(*command: str, cwd: Path) -> tuple[int, str]:
     ended = subprocess.run(
-        command, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=110, check=False
+        command, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300, check=False
     )
     return ended.returncode, ended.stdout
 

@@ -139,7 +139,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(STEPS)
 def test_the_wheel_agrees_with_a_plain_list(steps: list[tuple[str, float]]):
     wheel: DeadlineWheel[int] = DeadlineWheel(RESOLUTION)

@@ -214,7 +214,7 @@ TOPICS = st.lists(WORDS | st.sampled_from([b"*", b"#"]), min_size=1, max_size=6)
 CHANGES = st.lists(st.tuples(st.booleans(), PATTERNS, st.integers(0, 3)), max_size=40)
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(CHANGES, st.lists(TOPICS, min_size=1, max_size=8))
 def test_matches_agree_with_brute_force(changes: list[tuple[bool, bytes, int]], topics: list[bytes]):
     trie: PatternTrie[int] = PatternTrie()
@@ -263,7 +263,7 @@ def test_any_bytes_match_or_are_refused(pattern: bytes, topic: bytes):
 FEW_WORDS = st.sampled_from([b"a", b"*", b"#"])
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(
     st.lists(st.lists(FEW_WORDS, min_size=1, max_size=12).map(b".".join), max_size=30),
     st.lists(st.sampled_from([b"a", b"b", b"*", b"#"]), min_size=1, max_size=MAX_TOPIC_WORDS).map(b".".join),

@@ -231,7 +231,7 @@ BODIES = st.recursive(
 NAMES = st.sampled_from(["identity", "ticket", "versions", "handle", "outcome", "text", "details", "reason"])
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(st.integers(0, 255), st.dictionaries(NAMES, BODIES), st.booleans())
 def test_no_body_raises(kind: int, body: dict[str, Any], inbound: bool) -> None:
     peers, _ = made()

@@ -68,7 +68,16 @@ class Scene:
             self.router.to_tell = batch[self.process.uplink.received - heard :]
 
 
-@pytest.mark.parametrize("operation", [Scene.cast_behind, Scene.cast, Scene.confirm, Scene.reoffer, Scene.hear])
+@pytest.mark.parametrize(
+    "operation",
+    [
+        Scene.confirm,
+        pytest.param(Scene.cast_behind, marks=pytest.mark.long),
+        pytest.param(Scene.cast, marks=pytest.mark.long),
+        pytest.param(Scene.reoffer, marks=pytest.mark.long),
+        pytest.param(Scene.hear, marks=pytest.mark.long),
+    ],
+)
 def test_whenever_a_signal_comes_the_counts_stay_right_and_no_cast_is_lost(operation):
     for step in count():
         scene = Scene()

@@ -63,7 +63,7 @@ def test_hello_with_a_handle_and_a_token_that_is_no_text():
 
 
 @pytest.mark.fuzz
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(
     st.dictionaries(st.sampled_from(FIELDS), st.sampled_from(TEXTS), max_size=5), st.sampled_from(["ROOT", "WEB", "no"])
 )
@@ -87,7 +87,7 @@ BODY_FIELDS = ("credit", "group", "recent", "peer_url", "window", "what")
 
 
 @pytest.mark.fuzz
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     st.sampled_from(CONTROL),
     st.dictionaries(st.sampled_from(BODY_FIELDS), st.sampled_from(TEXTS), max_size=4),

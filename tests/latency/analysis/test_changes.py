@@ -112,7 +112,9 @@ def stationary(shape: str, count: int, methods: int) -> Iterator[list[Series]]:
         yield [each for n in range(methods) for each in traffic.windows(count, f"method-{n}")]
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(
+    "shape", ["pareto", *(pytest.param(each, marks=pytest.mark.long) for each in SHAPES if each != "pareto")]
+)
 def test_where_nothing_changed_nothing_is_said_to_have_risen(shape: str) -> None:
     said = [changes(log) for count in (50, 350, 1000) for log in islice(stationary(shape, count, 2), 10)]
     assert said == [[]] * 30

@@ -21,7 +21,7 @@ def simulated(chance: np.random.Generator, methods: int, count: int, times: floa
     return [series(lognormal(chance, count) * times, f"m{n}") for n in range(methods)]
 
 
-@pytest.mark.parametrize("count", [300, 3000])
+@pytest.mark.parametrize("count", [300, pytest.param(3000, marks=pytest.mark.long)])
 def test_the_same_twice_has_no_false_alarms(count: int) -> None:
     chance = np.random.default_rng(count)
     found = compare(simulated(chance, 100, count), simulated(chance, 100, count))
@@ -33,6 +33,7 @@ def test_the_same_twice_has_no_false_alarms(count: int) -> None:
         assert held >= 0.88 * 100
 
 
+@pytest.mark.long
 def test_a_tenth_more_at_p99_is_found_in_30_000_records() -> None:
     chance = np.random.default_rng(1)
     before = simulated(chance, 25, 30_000)

@@ -30,15 +30,20 @@ LITTLE = QUICK | {
 }
 
 
+# Before pytest itself leaves out what is marked.
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give what needs Spark, which may have to start first, more time.
+    """Mark what needs Spark, and give it, which may have to start that first, more time.
 
     Where a signal ends a test while it talks to Spark, all that comes after it gets wrong answers.
     """
     for item in items:
-        needs_spark = {"spark", "engine"} & {*getattr(item, "fixturenames", ())}
-        if needs_spark and item.get_closest_marker("timeout") is None:
+        fixtures = {*getattr(item, "fixturenames", ())}
+        if {"spark", "engine"} & fixtures and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(_SECONDS))
+        chosen = getattr(item, "callspec", None)
+        if "spark" in fixtures or (chosen is not None and chosen.params.get("engine") == "spark"):
+            item.add_marker(pytest.mark.spark)
 
 
 @pytest.fixture(scope="session")

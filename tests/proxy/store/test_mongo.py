@@ -165,6 +165,7 @@ def test_a_purge_reaches_a_server_that_goes_on_and_is_still_left_alone(
             assert put(store, entry(at=stored.requested_at + 2), b"2") is not None
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("soft", [False, True])
 @pytest.mark.parametrize("kind", list(PurgeKind))
 def test_a_purge_counts_though_the_server_is_away(

@@ -205,7 +205,7 @@ def check_history(seed: int) -> None:
         history.check()
 
 
-@settings(max_examples=40, deadline=None, phases=(Phase.generate,))
+@settings(max_examples=20, deadline=None, phases=(Phase.generate,))
 @given(seed=st.integers(0, 1 << 32))
 def test_random_histories(seed: int) -> None:
     check_history(seed)
