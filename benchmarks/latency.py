@@ -78,7 +78,7 @@ def duckdb(log: str, out: str) -> None:
 
 
 def compare(one: str, other: str) -> None:
-    """Whether both stored the same: records by window, and buckets by method, outcome and measure."""
+    """Return whether both stored the same: records by window, and buckets by method, outcome and measure."""
     import duckdb as engine
 
     def content(directory: str) -> list[Any]:

@@ -20,7 +20,7 @@ _STARTING = 60.0
 
 
 def has_rabbitmq() -> bool:
-    """Whether Debian's package is installed."""
+    """Return whether Debian's package is installed."""
     return _RABBITMQ.exists() and shutil.which("epmd") is not None
 
 

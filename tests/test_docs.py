@@ -116,7 +116,7 @@ def test_python_names_that_are_given_exist(name: str) -> None:
 
 
 def exists(dotted: str) -> bool:
-    """Whether ``dotted`` is a module, or an attribute of an attribute of one."""
+    """Return whether ``dotted`` is a module, or an attribute of an attribute of one."""
     words = dotted.split(".")
     for cut in range(len(words), 0, -1):
         try:

@@ -60,7 +60,7 @@ def sentences(page: str) -> Iterator[tuple[str, str]]:
 
 
 def is_frame(row: str) -> bool:
-    """Whether ``row`` is the head of a table, or the line below it."""
+    """Return whether ``row`` is the head of a table, or the line below it."""
     return row.startswith("|") and (set(row) <= set("|-") or f"{row}\n|--" in PAGE)
 
 

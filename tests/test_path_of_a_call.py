@@ -52,7 +52,7 @@ class Hosts:
 
 
 def carries(value: Any, depth: int = 0) -> bool:
-    """Whether ``value`` is, or holds, the call or its answer."""
+    """Return whether ``value`` is, or holds, the call or its answer."""
     match value:
         case str():
             return MARK in value

@@ -22,7 +22,7 @@ def _last_word(name: str) -> str:
 
 
 def _is_constant(node: ast.expr | None) -> bool:
-    """Whether ``node`` is an integer that stands there, or a sum or shift with one."""
+    """Return whether ``node`` is an integer that stands there, or a sum or shift with one."""
     if isinstance(node, ast.UnaryOp):
         node = node.operand
     if isinstance(node, ast.BinOp):
@@ -31,12 +31,12 @@ def _is_constant(node: ast.expr | None) -> bool:
 
 
 def _is_header_length(node: ast.expr) -> bool:
-    """Whether ``node`` is the number that :data:`rpcmq.wire.HEADER_BYTES` names."""
+    """Return whether ``node`` is the number that :data:`rpcmq.wire.HEADER_BYTES` names."""
     return isinstance(node, ast.Constant) and node.value == HEADER_BYTES
 
 
 def _is_list(node: ast.expr) -> bool:
-    """Whether ``node`` is a list of messages by its name."""
+    """Return whether ``node`` is a list of messages by its name."""
     name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
     return _last_word(name) in LISTS
 

@@ -176,7 +176,7 @@ def _defer_signals() -> None:
 
 
 def installed() -> bool:
-    """Whether the shim is on in this process."""
+    """Return whether the shim is on in this process."""
     return _now is not None
 
 

@@ -213,6 +213,6 @@ def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, objec
 
 
 def _is_ours(greenlet: Any) -> bool:
-    """Whether the greenlet belongs to rpcmq, and so ends with the process."""
+    """Return whether the greenlet belongs to rpcmq, and so ends with the process."""
     home = str(getattr(getattr(greenlet, "_run", None), "__module__", ""))
     return home.partition(".")[0] == "rpcmq" or home.startswith("compat.nova.")

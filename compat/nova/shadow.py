@@ -86,7 +86,7 @@ class Shadow:
 
     @staticmethod
     def wants(topic: str, msg: Any) -> bool:
-        """Whether this call only reads: its method, or ``topic:method``, is among ``rpcmq_shadow_methods``."""
+        """Return whether this call only reads: its method, or ``topic:method``, is among ``rpcmq_shadow_methods``."""
         method = str(msg.get("method")) if isinstance(msg, dict) else ""
         names = method, f"{topic}:{method}"
         return any(fnmatch.fnmatchcase(name, pattern) for pattern in _patterns() for name in names)

@@ -216,7 +216,7 @@ class Message(dict[str, Any]):
 
 
 def is_plain(message: Any) -> bool:
-    """Whether ``message`` is of the form that rpcmq's verbs take: method and args."""
+    """Return whether ``message`` is of the form that rpcmq's verbs take: method and args."""
     return (
         isinstance(message, dict)
         and isinstance(message.get("method"), str)

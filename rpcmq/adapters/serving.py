@@ -390,5 +390,5 @@ class MessageConsumer:
 
 
 def is_serving(client: ClientVerbs) -> bool:
-    """Whether a consumer or service of ``client`` takes messages, or runs some that it has taken."""
+    """Return whether a consumer or service of ``client`` takes messages, or runs some that it has taken."""
     return client.home.run(lambda: bool(client.process.tasks.registrations) or client.consumer_links().serves)

@@ -79,7 +79,7 @@ def stub(service: Callable[..., S], topic: Target, **options: Unpack[StubOptions
 
 
 def _suits(made: Client, plain: PlainClient) -> bool:
-    """Whether ``made`` can be the default beside ``plain``, that of :mod:`rpcmq.rpc`."""
+    """Return whether ``made`` can be the default beside ``plain``, that of :mod:`rpcmq.rpc`."""
     if isinstance(plain.shell, ThreadShell):
         return made.threads is plain
     return not made.closed and made.threads.usable

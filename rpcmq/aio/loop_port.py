@@ -86,7 +86,7 @@ class LoopPort:
         self._end()
 
     def _has_waited_for(self, call: Call) -> bool:
-        """Whether a task of the event loop has waited for ``call``; nobody does any more."""
+        """Return whether a task of the event loop has waited for ``call``; nobody does any more."""
         is_ours = isinstance(call.waiter, Waiting) and call.waiter.port is self
         if is_ours:
             call.waiter = None

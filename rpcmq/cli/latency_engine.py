@@ -153,7 +153,7 @@ def engine(name: str, choice: Choice, waiting: Waiting, *asked: Selection, out: 
 
 
 def _is_local(choice: Choice, asked: tuple[Selection, ...]) -> bool:
-    """Whether the local engine is to be used."""
+    """Return whether the local engine is to be used."""
     if choice.kind != "auto":
         if choice.kind == "duckdb" and choice.master is not None:
             raise UsageError(f"--master {choice.master} is for Spark: not with --engine duckdb")
@@ -182,5 +182,5 @@ def _records(selection: Selection) -> int:
 
 
 def _is_small(selection: Selection) -> bool:
-    """Whether it is of a log that has few records."""
+    """Return whether it is of a log that has few records."""
     return selection.is_log and _records(selection) <= _SMALL

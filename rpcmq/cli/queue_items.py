@@ -109,7 +109,7 @@ def peek_command(
 
 
 def _is_full(rows: list[dict[str, Any]], has_args: bool) -> bool:
-    """Whether a queue server shows no more than ``rows`` at once."""
+    """Return whether a queue server shows no more than ``rows`` at once."""
     size = sum(row.get("bytes", 0) + _UNCOUNTED for row in rows)
     return size >= _LOOK_BYTES or (has_args and len(rows) >= _MOST_DECODED)
 

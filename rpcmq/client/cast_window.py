@@ -40,7 +40,7 @@ class CastWindow:
         self.waiting: dict[bytes, deque[Callable[[], object]]] = {}
 
     def has_room(self, address: bytes) -> bool:
-        """Whether the cast window of ``address`` is open."""
+        """Return whether the cast window of ``address`` is open."""
         window, config = self._casts, self._config
         if not window.refused.queues:
             # The usual case, inlined: this runs before each cast.

@@ -122,7 +122,7 @@ class Consumer:
         return self._registration is not None
 
     def has(self, task: Task) -> bool:
-        """Whether ``task`` was delivered to this consumer."""
+        """Return whether ``task`` was delivered to this consumer."""
         return task.registration is self._registration
 
     def at(self, task: Task) -> Consumer:
@@ -244,7 +244,7 @@ class Consumer:
             self._finish(task, None)
 
     def _is_awaited(self, task: Task) -> bool:
-        """Whether ``task``, which has waited here, is still to be begun."""
+        """Return whether ``task``, which has waited here, is still to be begun."""
         if task.is_call:
             # That its caller gives up, or is gone, is told; its deadline is the caller's.
             return task.is_wanted

@@ -10,7 +10,7 @@ _RAISE = opmap["RAISE_VARARGS"]
 
 
 def is_interrupt(error: BaseException) -> bool:
-    """Whether ``error`` is a KeyboardInterrupt that a signal raised, in whatever code was running.
+    """Return whether ``error`` is a KeyboardInterrupt that a signal raised, in whatever code was running.
 
     Python raises it between two instructions, or out of a C function. One that the code raised by itself
     stands at a ``raise`` statement, and concerns nobody but who called that code.

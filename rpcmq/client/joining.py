@@ -51,7 +51,7 @@ class Joining(Generic[M]):
         self._ended = True
 
     def has_ended(self) -> bool:
-        """Whether no other is to be registered."""
+        """Return whether no other is to be registered."""
         return self._ended
 
     def mark_joined(self, member: M) -> None:

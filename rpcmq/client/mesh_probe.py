@@ -17,7 +17,7 @@ _OTHERS = 0.3
 
 
 def are_mesh(connections: Sequence[Connection]) -> bool:
-    """Whether all routers that ``connections`` are linked to are in a mesh, and there is any.
+    """Return whether all routers that ``connections`` are linked to are in a mesh, and there is any.
 
     A router in no mesh, such as one of an older version, gets nothing of what the others have: the process needs a link
     to each then.

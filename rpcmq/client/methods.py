@@ -122,7 +122,7 @@ def not_awaited(method: str, result: Any) -> UsageError:
 
 
 def is_async(method: Any) -> bool:
-    """Whether ``method`` is ``async``, or wraps one that is."""
+    """Return whether ``method`` is ``async``, or wraps one that is."""
     if isinstance(method, (staticmethod, classmethod)):
         method = method.__func__
     while isinstance(method, partial):

@@ -171,5 +171,5 @@ class Payloads:
 
 
 def is_signed(message: bytes) -> bool:
-    """Whether a message is signed."""
+    """Return whether a message is signed."""
     return bool(flags_of(message) & Flag.SEALED)

@@ -107,7 +107,7 @@ class DirectLinks:
             self._socket.schedule()
 
     def has_link(self, address: bytes) -> bool:
-        """Whether there is a direct link to a consumer of ``address``: it does not need the router."""
+        """Return whether there is a direct link to a consumer of ``address``: it does not need the router."""
         link = self._by_address.get(address)
         return link is not None and not link.closed
 

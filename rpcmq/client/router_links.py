@@ -89,7 +89,7 @@ class RouterLinks:
         return bool(self._in_mesh)
 
     def follow_mesh(self, connections: Sequence[Connection], timeout: float) -> bool:
-        """Whether the routers are a mesh: then the caller's link, and the link for events, are used for everything.
+        """Return whether the routers are a mesh: the caller's link, and that for events, are then used for everything.
 
         The routers that welcome this process first decide, until all that it is linked to are a mesh.
 

@@ -306,7 +306,7 @@ class Sender:
             raise UsageError(f"the router at {where} is too old for a request with a stream; send the value whole")
 
     def learn_format(self, call: Call) -> bool:
-        """Whether to retry the call in another format, because it was refused for its format only."""
+        """Return whether to retry the call in another format, because it was refused for its format only."""
         error = call.error
         if error is None or error.details.get("outcome") != Outcome.PROTOCOL:
             return False
@@ -391,7 +391,7 @@ class Sender:
         return call, payload, form, method
 
     def is_to_be_routed(self, call: Call, address: bytes) -> bool:
-        """Whether the process behind the link did not run ``call``, so that the router is to be used."""
+        """Return whether the process behind the link did not run ``call``, so that the router is to be used."""
         if call.error is not None and call.error.details.get("started") == "no":
             self.process.direct.forget(address)
             return True

@@ -82,7 +82,7 @@ class ServedMethods:
         return partial(method, ctx, **args)
 
     def has(self, name: str) -> bool:
-        """Whether the endpoint has the public method ``name``."""
+        """Return whether the endpoint has the public method ``name``."""
         return name in self._methods or find_method(self._endpoint, name) is not None
 
     def _find(self, name: str) -> Callable[..., Any]:

@@ -56,5 +56,5 @@ class StreamAnswers:
 
 
 def streams(task: Task) -> bool:
-    """Whether the caller takes items one by one."""
+    """Return whether the caller takes items one by one."""
     return task.is_call and bool(task.flags & Flag.STREAM)

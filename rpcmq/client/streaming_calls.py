@@ -57,7 +57,7 @@ class Starter(Protocol):
         """Send a message that is waited for."""
 
     def learn_format(self, call: Call) -> bool:
-        """Whether to retry the call in another format."""
+        """Return whether to retry the call in another format."""
 
 
 def refuse_hedge(name: str, hedge: object) -> None:

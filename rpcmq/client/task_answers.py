@@ -137,5 +137,5 @@ def accepted_by(task: Task) -> int:
 
 
 def is_done(task: Task) -> bool:
-    """Whether ``task`` has ended: answered, settled, or lost with the router that it came from."""
+    """Return whether ``task`` has ended: answered, settled, or lost with the router that it came from."""
     return task.registration.running.get(task.key) is not task

@@ -121,7 +121,7 @@ class ThreadProcess(Process):
         return self.posts and not self.must_count(b"")
 
     def _is_alone(self, calls: int) -> bool:
-        """Whether so many ``calls`` are all that this process waits for."""
+        """Return whether so many ``calls`` are all that this process waits for."""
         return len(self.calls.open) == calls and not self._posted and self._lone_caller.is_free
 
     def send_cast(
@@ -147,7 +147,7 @@ class ThreadProcess(Process):
         return True
 
     def must_count(self, payload: bytes, open_messages: int | None = None) -> bool:
-        """Whether a cast or event of ``payload`` is to be counted in the window before the verb returns.
+        """Return whether a cast or event of ``payload`` is to be counted in the window before the verb returns.
 
         Args:
             open_messages: those in its window; default: the casts.

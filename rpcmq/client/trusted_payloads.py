@@ -335,7 +335,7 @@ def _numbered(answers: _Answers, kind: int, flags: int) -> int:
 
 
 def _serves(registration: Registration, address: Address) -> bool:
-    """Whether ``registration`` is for what ``address`` names: a server's own topic may be one name."""
+    """Return whether ``registration`` is for what ``address`` names: a server's own topic may be one name."""
     ours = registration.address
     if registration.group:
         return (address.exchange, address.topic) == (ours.exchange, ours.topic)

@@ -209,7 +209,7 @@ def _is_url(text: str, port_pattern: str) -> bool:
 
 
 def is_connect_url(url: object) -> bool:
-    """Whether ``url`` is an endpoint that can be connected to."""
+    """Return whether ``url`` is an endpoint that can be connected to."""
     return isinstance(url, str) and _is_url(url, "0*[1-9][0-9]{0,4}") and not url.startswith("tcp://*")
 
 

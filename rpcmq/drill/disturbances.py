@@ -53,7 +53,7 @@ class Disturbances:
                 fault.end = min(fault.end, at)
 
     def during(self, target: str, since: float, until: float, kinds: tuple[str, ...] = DISTURBING) -> bool:
-        """Whether one of ``kinds`` disturbs ``target`` at some time between ``since`` and ``until``."""
+        """Return whether one of ``kinds`` disturbs ``target`` at some time between ``since`` and ``until``."""
         if self.stalled_seconds(since, until):
             return True
         faults = self._of.get(target, ())

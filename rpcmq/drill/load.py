@@ -162,7 +162,7 @@ class _Caller:
             self._recorder.write(What.END, id, outcome="ok", of=of, **changed)
 
     def _happens(self, share: float) -> bool:
-        """Whether an event of probability ``share`` occurs. 0 draws nothing, so that other draws of a seed stay."""
+        """Return whether an event of probability ``share`` occurs. 0 draws nothing: other draws of a seed stay."""
         return share > 0 and self._rng.random() < share
 
     def _do(self, verb: str, topic: str, args: dict[str, Any], confirm: bool, idempotent: bool, mandatory: bool) -> Any:

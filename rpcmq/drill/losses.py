@@ -52,7 +52,7 @@ class Losses:
         return "lost"
 
     def _must_have_left(self, id: str, work: Work) -> bool:
-        """Whether the router has a cast, or must have it, whose sender was killed."""
+        """Return whether the router has a cast, or must have it, whose sender was killed."""
         if id in self._accepted:
             return True
         killed = self._lives.dead[work.caller]
@@ -66,7 +66,7 @@ class Losses:
         )
 
     def _may_be_lost(self, id: str, work: Work, since: float, kill: float) -> bool:
-        """Whether a cast that a killed router had is one that its sender did not have to offer again."""
+        """Return whether a cast that a killed router had is one that its sender did not have to offer again."""
         caller, lives = work.caller, self._lives
         if caller in lives.dead or caller in lives.left or lives.done.get(caller, inf) <= kill:
             return True

@@ -102,7 +102,7 @@ class _MeshChecker:
             self._violated("failed", text)
 
     def _is_excused(self, work: Work, until: float) -> bool:
-        """Whether a process had a fault that ``work`` may have felt."""
+        """Return whether a process had a fault that ``work`` may have felt."""
         since = work.submitted_at - self._bounds.recovery
         return any(
             begin < until

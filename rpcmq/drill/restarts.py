@@ -110,6 +110,6 @@ class Restarts:
         )
 
     def _outlives(self, call: _Call, restart: _Restart) -> bool:
-        """Whether it ran when the drain was over, and the router had waited for as long as it should."""
+        """Return whether it ran when the drain was over, and the router had waited for as long as it should."""
         waited = restart.exited_at - restart.told_at >= self._bounds.drain
         return waited and call.started_at <= restart.exited_at < call.finished_at

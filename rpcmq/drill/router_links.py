@@ -119,7 +119,7 @@ class _Front(FaultProxy):
 
 
 def _is_of(pid: int, near: Any) -> bool:
-    """Whether the process ``pid`` has the other end of the connection ``near``."""
+    """Return whether the process ``pid`` has the other end of the connection ``near``."""
     try:
         wanted = [near.getpeername()[1], near.getsockname()[1]]
     except OSError:

@@ -92,7 +92,7 @@ class Sessions:
         return any(not any(at <= link <= at + window for link, _ in self.links[had]) for at in starts)
 
     def _may_be_sent_again(self, work: Work, started_at: float) -> bool:
-        """Whether its sender lost a session with a router that lived on before it can have been acknowledged.
+        """Return whether its sender lost a session with a router that lived on before it can have been acknowledged.
 
         That router may be the first that it was sent to, or the one after a restart.
         """

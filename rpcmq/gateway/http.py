@@ -209,7 +209,7 @@ def client_address(request: HttpRequest, peer: str, proxies: Sequence[str]) -> s
 
 
 def is_among(address: str, networks: Sequence[str]) -> bool:
-    """Whether ``address`` is in one of ``networks``."""
+    """Return whether ``address`` is in one of ``networks``."""
     try:
         found = ip_address(address)
     except ValueError:

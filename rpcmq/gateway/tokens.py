@@ -79,11 +79,11 @@ class Token:
     context: Mapping[str, Any] = field(default_factory=dict)
 
     def is_valid(self, wall: float) -> bool:
-        """Whether it has not expired at the time ``wall`` (seconds since the epoch)."""
+        """Return whether it has not expired at the time ``wall`` (seconds since the epoch)."""
         return self.expires is None or wall < self.expires
 
     def allows(self, verb: str, exchange: str, name: str) -> bool:
-        """Whether a right covers ``verb`` on ``name``: a topic, for ``subscribe`` a pattern."""
+        """Return whether a right covers ``verb`` on ``name``: a topic, for ``subscribe`` a pattern."""
         return any(right.allows(verb, exchange, name) for right in self.rights)
 
 

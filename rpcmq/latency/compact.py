@@ -137,7 +137,7 @@ def _read(directory: Path, files: Sequence[File], damaged: list[str]) -> dict[st
 
 
 def _stands_alone(directory: Path, path: str, damaged: list[str]) -> bool:
-    """Whether nothing is left of what the file ``path`` was made of."""
+    """Return whether nothing is left of what the file ``path`` was made of."""
     try:
         inputs = inputs_of(directory / path)
     except (segment.Damaged, FileNotFoundError):

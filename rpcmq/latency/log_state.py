@@ -146,7 +146,7 @@ class RouterLife:
             self.unknown = True
 
     def has_counted(self, source: Source) -> bool:
-        """Whether a segment that no line of the journal names was counted before the journal was lost."""
+        """Return whether a segment that no line of the journal names was counted before the journal was lost."""
         return source.segno <= self.counted_to if source.segno else self.unknown
 
 

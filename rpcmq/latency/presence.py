@@ -15,7 +15,7 @@ _PLACES = ("spool", "ready")
 
 
 def is_log(directory: Path) -> bool:
-    """Whether a router, or its shipper, has written there."""
+    """Return whether a router, or its shipper, has written there."""
     return any((directory / name).exists() for name in (MANIFEST, *_PLACES))
 
 

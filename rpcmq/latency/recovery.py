@@ -146,7 +146,7 @@ class _Recovery:
             return None
 
     def _is_new(self, file: File, others: Collection[File]) -> bool:
-        """Whether no other file has a record of this one, which is a copy otherwise."""
+        """Return whether no other file has a record of this one, which is a copy otherwise."""
         mine: pa.Table | None = None
         for other in others:
             # A record's time is the same wherever it is.

@@ -47,7 +47,7 @@ class Damaged(RpcError):
 
 
 def is_segment(file: File) -> bool:
-    """Whether ``file`` is a segment that can be compacted."""
+    """Return whether ``file`` is a segment that can be compacted."""
     return file.path.startswith("ready/") and file.path.endswith(".parquet")
 
 

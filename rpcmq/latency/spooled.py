@@ -119,7 +119,7 @@ def quarantine_reason(error: OSError) -> QuarantineReason:
 
 
 def _has_writer(file: BinaryIO, path: Path) -> bool:
-    """Whether the router that made this file is alive.
+    """Return whether the router that made this file is alive.
 
     Raises:
         FileNotFoundError: it is gone, or was renamed.

@@ -123,7 +123,7 @@ class Context:
         return frozenset(key.name for key in keys if key is not None)
 
     def knows_key(self, name: str) -> bool:
-        """Whether this router lets processes connect with the key ``name``; yes without access control."""
+        """Return whether this router lets processes connect with the key ``name``; yes without access control."""
         usages = self._node.links.access.usages()
         return usages is None or any(usage.key.name == name for usage in usages)
 

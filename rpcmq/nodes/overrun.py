@@ -100,7 +100,7 @@ class Steps:
             raise Overrun
 
     def _has_taken_too_long(self) -> bool:
-        """Whether it has used so much of the processor, or has waited: not whether the machine was busy meanwhile."""
+        """Return whether it has used so much of the processor, or has waited: a busy machine does not count."""
         used = clock_gettime(pthread_getcpuclockid(self._thread)) - self._cpu_began
         return used > self._seconds or monotonic() > self._began + _PATIENCE * self._seconds
 

@@ -41,7 +41,7 @@ class Peer:
         return self._link.state is LinkState.ENDED
 
     def may(self, name: str) -> bool:
-        """Whether its key has the right ``node`` on ``name`` below the node's own name; yes without access control.
+        """Return whether its key has the right ``node`` on ``name`` below the node's name; True without keys.
 
         Args:
             name: words between dots: the key needs the right on ``NODE.name``.

@@ -134,7 +134,7 @@ def _reason(qualname: str) -> str:
 
 
 def _is_loaded_function(module: str, qualname: str) -> bool:
-    """Whether this global is a function here. Nothing is imported for it, and no code of a module runs."""
+    """Return whether this global is a function here. Nothing is imported for it, and no code of a module runs."""
     loaded = sys.modules.get(module)
     found = vars(loaded).get(qualname) if type(loaded) is types.ModuleType else None
     return type(found) in (types.FunctionType, types.BuiltinFunctionType)

@@ -178,7 +178,7 @@ def _shown_by_str(exc: BaseException) -> object:
 
 
 def has_small_offsets(args: tuple[Any, ...]) -> bool:
-    """Whether a SyntaxError of ``args`` marks a place of a sane width: its traceback draws that many characters."""
+    """Return whether a SyntaxError of ``args`` marks a place of a sane width: its traceback draws as many marks."""
     place = args[1] if len(args) > 1 else ()
     if not isinstance(place, (tuple, list)):
         return False

@@ -120,7 +120,7 @@ def _builtin_base(cls: type) -> Any:
 
 
 def _has_constructor(cls: Any) -> bool:
-    """Whether it overrides the constructor of Python's own exceptions."""
+    """Return whether it overrides the constructor of Python's own exceptions."""
     base = _builtin_base(cls)
     return cls.__init__ is not base.__init__ or cls.__new__ is not base.__new__
 

@@ -118,7 +118,7 @@ def with_streams(mask: int) -> int:
 
 
 def has_stream(format: int) -> bool:
-    """Whether a request of this format is one with a stream."""
+    """Return whether a request of this format is one with a stream."""
     return STREAMED < format <= 2 * STREAMED
 
 

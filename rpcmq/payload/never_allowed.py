@@ -37,12 +37,12 @@ _CARRY_NOTHING: Final = frozenset(
 
 
 def carries_nothing(module: str, qualname: str) -> bool:
-    """Whether this global of Python's neither is a value that can be sent nor rebuilds one: listing it is of no use."""
+    """Return whether this global of Python is no value that can be sent and rebuilds none: no use in listing it."""
     return module == "builtins" and qualname in _CARRY_NOTHING
 
 
 def is_never_allowed(module: str, qualname: str) -> bool:
-    """Whether listing this global would let a pickle run code of its choice."""
+    """Return whether listing this global would let a pickle run code of its choice."""
     if module == "builtins":
         return qualname.partition(".")[0] in _NEVER_BUILTINS
     return module.partition(".")[0] in _NEVER_MODULES

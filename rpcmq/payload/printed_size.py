@@ -62,7 +62,7 @@ class TooMuch(Exception):
 
 
 def is_printable(value: object, most: int = MAX_PRINTED) -> bool:
-    """Whether ``repr(value)`` writes no more than ``most`` characters, about, and takes no longer than that needs."""
+    """Return whether ``repr(value)`` writes about ``most`` characters at most, and takes no longer than that needs."""
     if _is_small(value):
         return True
     try:
@@ -72,7 +72,7 @@ def is_printable(value: object, most: int = MAX_PRINTED) -> bool:
 
 
 def _is_small(value: Any) -> bool:
-    """Whether ``value`` is what most values are. It may say no of others."""
+    """Return whether ``value`` is what most values are. It may say no of others."""
     kind = type(value)
     if kind is tuple:
         return len(value) < 16 and all(type(part) is not tuple and _is_small(part) for part in value)
@@ -136,7 +136,7 @@ def _own_size(value: Any) -> int | None:
 
 
 def _is_shown_whole(value: object) -> bool:
-    """Whether ``repr()`` is known to show all that the value holds."""
+    """Return whether ``repr()`` is known to show all that the value holds."""
     known = (dict, *_ITERATORS, BaseException, *_SHOWN_WITH_REFERENTS)
     return isinstance(value, known) or hasattr(type(value), "__dataclass_fields__")
 

@@ -52,7 +52,7 @@ def dumps(value: object) -> bytes:
 
 
 def refused_by_pickle(error: Exception) -> bool:
-    """Whether ``error`` says that pickle cannot handle this kind of object, which dill may."""
+    """Return whether ``error`` says that pickle cannot handle this kind of object, which dill may."""
     return isinstance(error, (pickle.PicklingError, TypeError, AttributeError))
 
 

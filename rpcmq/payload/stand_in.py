@@ -93,7 +93,7 @@ def real_class(held: object) -> type | None:
 
 
 def copies(held: object) -> bool:
-    """Whether calling ``held`` copies what it is called with: a pickle can hold that once and have it copied often."""
+    """Return whether calling ``held`` copies its arguments: a pickle can hold one once and have it copied often."""
     return isinstance(held, _StandIn) and held._copies
 
 

@@ -75,7 +75,7 @@ class Rule:
         object.__setattr__(self, "_patterns", tuple(map(_compiled, self.topics)))
 
     def covers(self, exchange: str, topic: str) -> bool:
-        """Whether it is for this topic."""
+        """Return whether it is for this topic."""
         if exchange not in self.exchanges and "*" not in self.exchanges:
             return False
         return any(pattern.fullmatch(f"{topic}.") for pattern in self._patterns)

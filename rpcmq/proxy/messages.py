@@ -67,7 +67,7 @@ class Headers:
         return Headers((*self.without((name.lower(),)).fields, (name, value)))
 
     def has_any(self, names: frozenset[str]) -> bool:
-        """Whether there is a field whose name, in small letters, is in ``names``."""
+        """Return whether there is a field whose name, in small letters, is in ``names``."""
         return not names.isdisjoint(self._values())
 
     def names(self) -> Iterable[str]:

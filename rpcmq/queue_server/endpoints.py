@@ -72,7 +72,7 @@ class AllQueues:
         return self._waits_for()
 
     def knows(self, ctx: Any, queue: str) -> bool:
-        """Whether ``queue`` is one of this owner."""
+        """Return whether ``queue`` is one of this owner."""
         return self._knows(check_queue(queue))
 
     def periodic(self, ctx: Any, queue: str, name: str) -> dict[str, Any]:

@@ -22,7 +22,7 @@ _MOST_NUMBER = (1 << 63) - 1
 
 
 def is_known(served: Container[str], queue: object) -> bool:
-    """Whether ``queue`` is one of those that are served."""
+    """Return whether ``queue`` is one of those that are served."""
     return type(queue) is str and queue in served
 
 

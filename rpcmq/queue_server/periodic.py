@@ -60,7 +60,7 @@ class PeriodicItems:
         return len(self._puts)
 
     def is_known(self, key: PeriodicKey) -> bool:
-        """Whether anybody puts the items of ``key``, as far as it was heard here."""
+        """Return whether anybody puts the items of ``key``, as far as it was heard here."""
         return bool(self._homes.owner(key)) or key in self._puts
 
     def declare(self, periodic: Periodic, here: bool) -> Answer:

@@ -33,7 +33,7 @@ class Progress:
         self._second, self._ended = 0, 0
 
     def is_reported(self, number: int) -> bool:
-        """Whether the worker is to report when it begins the item ``number``: all of them, unless many end."""
+        """Return whether the worker is to report when it begins the item ``number``: all of them, unless many end."""
         return self._ended < _FEW or number % _REPORTED == 0
 
     def begun(self, now: float) -> None:

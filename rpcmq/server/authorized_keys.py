@@ -56,7 +56,7 @@ class AuthorizedKey:
     until: float | None
 
     def is_valid(self, wall: float) -> bool:
-        """Whether it has not expired at the time ``wall``."""
+        """Return whether it has not expired at the time ``wall``."""
         return self.until is None or wall < self.until
 
 
@@ -237,7 +237,7 @@ class AuthorizedKeys:
         return problems
 
     def changed(self, wall: float) -> bool:
-        """Whether the set of valid keys has changed at the time ``wall`` since the last call."""
+        """Return whether the set of valid keys has changed at the time ``wall`` since the last call."""
         valid = {a.key.public: a.key for a in self._keys.values() if a.is_valid(wall)}
         if valid == self._valid:
             return False

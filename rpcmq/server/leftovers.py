@@ -41,7 +41,7 @@ class UnfinishedWork:
 
 
 def under_way(router: Router) -> bool:
-    """Whether any work is in progress: calls, casts with consumers, events and outgoing messages."""
+    """Return whether any work is in progress: calls, casts with consumers, events and outgoing messages."""
     if router.in_flight or router.pubsub.held:
         return True
     for link in router.links:

@@ -91,7 +91,7 @@ def _limited_without_key(config: RouterConfig) -> Iterator[str]:
 
 
 def _is_same(url: str, listen: str) -> bool:
-    """Whether ``url`` is plainly the endpoint ``listen`` of this host. Names are not resolved."""
+    """Return whether ``url`` is plainly the endpoint ``listen`` of this host. Names are not resolved."""
     if url == listen:
         return True
     if not (url.startswith("tcp://") and listen.startswith("tcp://")):

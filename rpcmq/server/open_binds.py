@@ -11,7 +11,7 @@ __all__ = ["check_binds", "is_local", "open_binds"]
 
 
 def is_local(url: str) -> bool:
-    """Whether only this host can reach ``url``, or ``host:port``."""
+    """Return whether only this host can reach ``url``, or ``host:port``."""
     scheme, separator, rest = url.partition("://")
     if not separator:
         rest = url

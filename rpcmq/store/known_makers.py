@@ -85,7 +85,7 @@ class KnownMakers:
                 producer.lasts.append(last)
 
     def __contains__(self, maker: Maker) -> bool:
-        """Whether an item of that id was put."""
+        """Return whether an item of that id was put."""
         producer = self._producers.get(maker.producer)
         return producer is not None and producer.knows(maker.counter)
 

@@ -13,7 +13,7 @@ _SCHEMES = ("postgresql://", "postgres://")
 
 
 def is_database(where: str) -> bool:
-    """Whether ``where`` is the url of a PostgreSQL database; else it is a directory."""
+    """Return whether ``where`` is the url of a PostgreSQL database; else it is a directory."""
     return where.startswith(_SCHEMES)
 
 

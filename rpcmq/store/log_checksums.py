@@ -82,5 +82,5 @@ class Frame:
         return (int.from_bytes(self.salts) ^ int.from_bytes(self._head.salts)).bit_count() <= 1
 
     def is_right(self, before: Sums) -> bool:
-        """Whether it is as it was written; ``before`` is the checksum of what stands before it."""
+        """Return whether it is as it was written; ``before`` is the checksum of what stands before it."""
         return self.salts == self._head.salts and self._head.summed(self._summed, before) == self.sums

@@ -26,7 +26,7 @@ def sealed(page: bytes, number: int) -> bytes:
 
 
 def is_sealed(page: bytes, number: int) -> bool:
-    """Whether a page is as it was sealed."""
+    """Return whether a page is as it was sealed."""
     return _wrong_bits(page, number) == 0
 
 

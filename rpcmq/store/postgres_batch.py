@@ -194,7 +194,7 @@ class Batch:
         return verdict
 
     def _verdict_of(self, put: Put) -> Verdict:
-        """Whether an item with this id is known; its id is, from now on."""
+        """Return whether an item with this id is known; its id is, from now on."""
         if put.id:
             insert = "INSERT INTO rpcmq.ids VALUES (%s, %s, %s, %s) ON CONFLICT DO NOTHING RETURNING 1"
             key = put.lane.queue, put.id
@@ -212,7 +212,7 @@ class Batch:
         return self._numbers[lane]
 
     def known(self, put: Put) -> Verdict:
-        """Whether an item with this id was put before."""
+        """Return whether an item with this id was put before."""
         if put.id:
             query = "SELECT digest FROM rpcmq.ids WHERE queue = %s AND id = %s"
             row = self._connection.execute(query, (put.lane.queue, put.id)).fetchone()

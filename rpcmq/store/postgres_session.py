@@ -110,6 +110,6 @@ def in_words(error: psycopg.Error) -> str:
 
 
 def _passes(error: psycopg.OperationalError) -> bool:
-    """Whether a later attempt to connect may succeed: nobody has answered, or a server that is not ready."""
+    """Return whether a later attempt to connect may succeed: nobody has answered, or a server that is not ready."""
     text = str(error)
     return "FATAL:" not in text or any(words in text for words in _NOT_READY)

@@ -67,17 +67,17 @@ class Segment:
         self._postponed += bytes(missing)
 
     def is_open(self, number: int) -> bool:
-        """Whether there is an item of that number that has not ended."""
+        """Return whether there is an item of that number that has not ended."""
         at = number - self.first
         return 0 <= at < self.count and not self._ended[at >> 3] >> (at & 7) & 1
 
     def is_postponed(self, number: int) -> bool:
-        """Whether the item is postponed."""
+        """Return whether the item is postponed."""
         at = number - self.first
         return bool(self._postponed[at >> 3] >> (at & 7) & 1)
 
     def is_ready(self, number: int) -> bool:
-        """Whether the item is ready."""
+        """Return whether the item is ready."""
         at = number - self.first
         return not (self._ended[at >> 3] | self._postponed[at >> 3]) >> (at & 7) & 1
 

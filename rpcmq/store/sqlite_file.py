@@ -228,7 +228,7 @@ def item_checksum(
 
 
 def is_whole(crc: object, numbers: Sequence[int], *values: bytes) -> bool:
-    """Whether a row is as it was written. Where it is not, its values may have any type."""
+    """Return whether a row is as it was written. Where it is not, its values may have any type."""
     try:
         return crc == row_checksum(numbers, *values)
     except (StructError, TypeError):

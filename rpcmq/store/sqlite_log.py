@@ -103,7 +103,7 @@ class Log:
         return Frame(self._head, self._file.xRead(self._frame_bytes, HEAD + at * self._frame_bytes))
 
     def _has_more_than_file(self) -> bool:
-        """Whether a page of a commit in the log is not in the file."""
+        """Return whether a page of a commit in the log is not in the file."""
         salts = self._frame(0).salts
         pages: dict[int, Frame] = {}
         commit: dict[int, Frame] = {}
@@ -117,7 +117,7 @@ class Log:
         return any(map(self._is_news, pages.values()))
 
     def _is_news(self, frame: Frame) -> bool:
-        """Whether the file has another page in its place."""
+        """Return whether the file has another page in its place."""
         offset = (frame.number - 1) * self._page_bytes
         try:
             page = self._connection.read("main", 0, offset, self._page_bytes)[1]

@@ -90,7 +90,7 @@ class _Database(apsw.VFSFile):
 
 
 def _has_checksums(first: bytes) -> bool:
-    """Whether the file has checksums, of which this is the first page; one bit of it may be wrong."""
+    """Return whether the file has checksums, of which this is the first page; one bit of it may be wrong."""
     if len(first) < PAGE_BYTES:
         return False
     right = first if is_sealed(first, 1) else mended(first, 1) or first

@@ -16,7 +16,7 @@ class Uniques:
         self._connection = connection
 
     def __contains__(self, put: Put) -> bool:
-        """Whether an item with the unique key of ``put``, which has one, waits."""
+        """Return whether an item with the unique key of ``put``, which has one, waits."""
         query = "SELECT 1 FROM uniques WHERE queue = ? AND name = ?"
         return self._connection.execute(query, (put.lane.queue, put.unique)).get is not None
 

@@ -96,7 +96,7 @@ class DatagramSockets:
         return sum(each), sum(each[_HASHED:])
 
     def shares(self, number: int) -> bool:
-        """Whether many senders share the socket ``number``, and one of them could have its own."""
+        """Return whether many senders share the socket ``number``, and one of them could have its own."""
         return number < _HASHED < len(self.all)
 
     def set_apart(self, host: str, now: float) -> bool:

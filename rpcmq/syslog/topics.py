@@ -18,7 +18,7 @@ _UNFIT_IN_HOST = re.compile(r"[^A-Za-z0-9_.-]")
 
 
 def is_topic_template(text: str) -> bool:
-    """Whether ``text`` is words between dots, of which each is a word or one of :data:`TOPIC_FIELDS` in braces."""
+    """Return whether ``text`` is words between dots, each a plain one or one of :data:`TOPIC_FIELDS` in braces."""
     words = text.split(".")
     return len(words) <= MAX_TOPIC_WORDS and len(text) <= MAX_TOPIC_BYTES and all(map(_WORD.fullmatch, words))
 

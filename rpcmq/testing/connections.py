@@ -113,7 +113,7 @@ class Paths:
         self._delays: dict[tuple[str, str], float] = {}
 
     def is_open(self, sender: str, receiver: str) -> bool:
-        """Whether batches of ``sender`` reach ``receiver``."""
+        """Return whether batches of ``sender`` reach ``receiver``."""
         return (sender, receiver) not in self._cut
 
     def delay(self, sender: str, receiver: str) -> float:

@@ -98,7 +98,7 @@ class BatchSocket:
         self._torn = 0
 
     def readable(self) -> bool:
-        """Whether a message waits. Must be asked after each round of sends, too."""
+        """Return whether a message waits. Must be asked after each round of sends, too."""
         if self._polled is not None:
             # The same answer in half the time, because pyzmq looks up each option in an enum. But a poll lets other
             # threads have the interpreter, which they may keep for milliseconds.

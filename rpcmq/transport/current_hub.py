@@ -19,7 +19,7 @@ def current_hub() -> Any | None:
 
 
 def program_is_patched() -> bool:
-    """Whether gevent has patched blocking calls, so that waiting lets the hub run."""
+    """Return whether gevent has patched blocking calls, so that waiting lets the hub run."""
     monkey = sys.modules.get("gevent.monkey")
     return monkey is not None and (monkey.is_module_patched("threading") or monkey.is_module_patched("socket"))
 

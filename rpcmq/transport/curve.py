@@ -78,7 +78,7 @@ def public_of(secret: str) -> str:
 
 
 def is_key(text: object) -> bool:
-    """Whether ``text`` can be a key: 32 bytes in Z85."""
+    """Return whether ``text`` can be a key: 32 bytes in Z85."""
     if not isinstance(text, str) or len(text) != 40 or not text.isascii():
         return False
     try:

@@ -260,7 +260,7 @@ class DialedRouters:
         return len(batch)
 
     def has_more(self) -> bool:
-        """Whether anything waits to be read; the next of ``ready`` has it then."""
+        """Return whether anything waits to be read; the next of ``ready`` has it then."""
         ready = self.ready
         while ready:
             connection = ready[0]

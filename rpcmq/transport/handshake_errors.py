@@ -29,7 +29,7 @@ def connection_error(event: int, value: int, url: str, phase: Phase, has_keys: b
 
 
 def is_about_keys(event: int, phase: Phase) -> bool:
-    """Whether the attempt that has failed in ``phase``, as ``event`` says, has reached a router that refused it."""
+    """Return whether the attempt that failed in ``phase``, as ``event`` says, reached a router that refused it."""
     return event in _HANDSHAKE_FAILED or (event != zmq.EVENT_CLOSED and phase is Phase.HANDSHAKE)
 
 

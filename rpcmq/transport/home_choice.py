@@ -30,7 +30,7 @@ def home_for(shell: str) -> Home:
 
 
 def gevent_can_live_here() -> bool:
-    """Whether the program is not patched by another library than gevent, with which its hub cannot wait."""
+    """Return whether the program is not patched by another library than gevent, with which its hub cannot wait."""
     return program_is_patched() or not originals.program_is_patched()
 
 

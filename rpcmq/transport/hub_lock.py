@@ -30,7 +30,7 @@ class HubLock:
         self._watcher: Any = None
 
     def locked(self) -> bool:
-        """Whether somebody has it."""
+        """Return whether somebody has it."""
         return not self._is_free
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:

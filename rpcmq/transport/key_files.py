@@ -67,7 +67,7 @@ def curve_for(keys: KeyFile | None) -> Curve | None:
 
 
 def is_name(text: object) -> bool:
-    """Whether ``text`` can be the name of a key: up to 64 letters, digits, ``.``, ``_`` and ``-``."""
+    """Return whether ``text`` can be the name of a key: up to 64 letters, digits, ``.``, ``_`` and ``-``."""
     return isinstance(text, str) and _NAME.fullmatch(text) is not None
 
 

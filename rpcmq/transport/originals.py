@@ -35,5 +35,5 @@ new_poll: Callable[[], Any] = _original(select, "poll")
 
 
 def program_is_patched() -> bool:
-    """Whether threads of the program are green: one that blocks in the operating system holds up the others."""
+    """Return whether threads of the program are green: one that blocks in the operating system holds up the others."""
     return _thread.allocate_lock is not allocate_lock

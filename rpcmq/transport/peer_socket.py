@@ -68,7 +68,7 @@ def local_host_towards(url: str) -> str:
 
 
 def _is_numeric(url: str) -> bool:
-    """Whether ``url`` is one of TCP, of an IP address and a port."""
+    """Return whether ``url`` is one of TCP, of an IP address and a port."""
     scheme, _, place = url.partition("://")
     host, _, port = place.rpartition(":")
     try:

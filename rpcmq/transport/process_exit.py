@@ -41,7 +41,7 @@ def forget_at_exit(function: Callable[[], object]) -> None:
 
 
 def _ends_without_atexit() -> bool:
-    """Whether this is a child that multiprocessing has forked: that ends by ``os._exit`` when it has finalized."""
+    """Return whether this is a child forked by multiprocessing: that ends by ``os._exit`` when it has finalized."""
     process = sys.modules.get("multiprocessing.process")
     if process is None or process.parent_process() is None:
         return False

@@ -34,7 +34,7 @@ class WaitableEvent(Protocol):
     """A flag that callers wait for."""
 
     def is_set(self) -> bool:
-        """Whether the flag is set."""
+        """Return whether the flag is set."""
 
     def set(self) -> object:
         """Set the flag, and wake all who wait for it."""

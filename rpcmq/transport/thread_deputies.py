@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 def is_to_be_deputed() -> bool:
-    """Whether handlers of signals raise here, and a deputy can do instead what must not be interrupted."""
+    """Return whether handlers of signals raise here, and a deputy can do instead what must not be interrupted."""
     return is_main_thread() and not program_is_patched()
 
 

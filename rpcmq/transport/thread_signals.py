@@ -36,12 +36,12 @@ _without_signals: deque[None] = deque()
 
 
 def is_main_thread() -> bool:
-    """Whether this is the thread in which Python calls the handlers of signals."""
+    """Return whether this is the thread in which Python calls the handlers of signals."""
     return get_ident() == _main_thread
 
 
 def may_be_interrupted() -> bool:
-    """Whether this is the main thread, and another one would get the signals that it holds back."""
+    """Return whether this is the main thread, and another one would get the signals that it holds back."""
     return get_ident() == _main_thread and _thread._count() > 1 + len(_without_signals)
 
 

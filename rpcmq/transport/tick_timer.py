@@ -47,7 +47,7 @@ class TickTimer:
         self.has_caught_up = False
 
     def fires_soon(self, now: float) -> bool:
-        """Whether it fires so soon that the next deadline need not be computed before."""
+        """Return whether it fires so soon that the next deadline need not be computed before."""
         return 0.0 < self.due <= now + _SLACK
 
     def fire_by(self, due: float, now: float) -> None:

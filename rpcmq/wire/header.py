@@ -209,12 +209,12 @@ def sequence_of_key(key: bytes) -> int:
 
 
 def has_names(message: bytes) -> bool:
-    """Whether there is an address, a method or a trace."""
+    """Return whether there is an address, a method or a trace."""
     return message[_NAMES] != _NO_NAMES
 
 
 def has_error_name(message: bytes) -> bool:
-    """Whether a FAULT names a class, in the place of the method, and has neither address nor trace."""
+    """Return whether a FAULT names a class, in the place of the method, and has neither address nor trace."""
     if message[ADDRESS_LENGTH] != b"\0\0" or message[TRACE_LENGTH_AT]:
         return False
     return 0 < message[METHOD_LENGTH_AT] <= len(message) - HEADER_BYTES

@@ -174,7 +174,7 @@ def identity_number(key: bytes) -> int | None:
 
 
 def is_address(key: bytes) -> bool:
-    """Whether ``key``, which is well-formed, is that of an address, and not of an identity or a part."""
+    """Return whether ``key``, which is well-formed, is that of an address, and not of an identity or a part."""
     return not key.startswith(_IDENTITY_PREFIX) and key.find(b"\0", _BLOCK_LENGTHS) < 0
 
 

@@ -35,7 +35,7 @@ class Piece(NamedTuple):
 
 
 def is_to_cut(message: bytes) -> bool:
-    """Whether ``message`` is longer than a piece."""
+    """Return whether ``message`` is longer than a piece."""
     return bool(message[LOW_FLAGS_AT] & Flag.DETACHED) and len(payload_of(message)) > PIECE_BYTES
 
 

@@ -91,7 +91,7 @@ def poison(url: str, *words: str) -> Any:
 
 
 def has_said(router: RouterProcess, text: str) -> bool:
-    """Whether ``text`` is in the router's log, before its first line on where it listens or after it."""
+    """Return whether ``text`` is in the router's log, before its first line on where it listens or after it."""
     return any(text in line for line in router.lines)
 
 

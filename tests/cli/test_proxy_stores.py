@@ -72,7 +72,7 @@ class Site:
         return found
 
     def purged_everywhere(self) -> bool:
-        """Whether no front end has responses of before the last purge: connections are spread over both."""
+        """Return whether no front end has responses of before the last purge: connections are spread over both."""
         return all(fetched(f"{self._url}/0")[2] == self.body("/0") for _ in range(20))
 
     def restart_front_ends(self) -> None:

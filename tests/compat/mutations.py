@@ -161,7 +161,7 @@ def run(tests: Sequence[str], copy: Path) -> tuple[int, str]:
 
 
 def caught(mutation: Mutation, whole: Path) -> tuple[bool, str]:
-    """Whether the test fails, in its own words, on a copy of ``whole`` that is broken so; and what pytest said."""
+    """Return whether the test fails, in its own words, on a copy of ``whole`` so broken; and pytest's output."""
     with tempfile.TemporaryDirectory() as directory:
         copy = Path(directory)
         # With its bytecode, which saves each process most of its start.

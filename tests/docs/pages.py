@@ -63,7 +63,7 @@ def commands_of(block: Block) -> Iterator[Command]:
 
 
 def says(expected: tuple[str, ...], printed: list[str]) -> bool:
-    """Whether the lines that were printed are those of the page.
+    """Return whether the lines that were printed are those of the page.
 
     There, ``...`` is any text within a line, and any lines where it is a line. Durations, and how wide gaps are, may
     differ.

@@ -32,7 +32,7 @@ def press_ctrl_c(program: Program, router: int) -> None:
 
 
 def has_said(program: Program, *patterns: str) -> bool:
-    """Whether its last line has all of ``patterns``."""
+    """Return whether its last line has all of ``patterns``."""
     return bool(program.lines) and all(re.search(pattern, program.lines[-1]) for pattern in patterns)
 
 

@@ -163,7 +163,7 @@ class MeshChecker:
         return allowed
 
     def _is_given_up(self, work: Work) -> bool:
-        """Whether ``work`` was under way while a router was cut off for so long that nobody waits for its word."""
+        """Return whether ``work`` was under way while a router was cut off so long that nobody waits for it."""
         if work.idempotent:
             return False
         still = ((since, inf) for since in self._isolated_at.values())

@@ -32,7 +32,7 @@ def calls(urls: Sequence[str]) -> Iterator[Client]:
 
 
 def calls_go_on(client: Client) -> bool:
-    """Whether an ordinary call is answered."""
+    """Return whether an ordinary call is answered."""
     return bool(client.call(None, "echo", {"method": "say", "args": {"text": "hello"}}, timeout=5.0) == "hello")
 
 

@@ -102,7 +102,7 @@ def test_an_heir_goes_on_with_the_periodic_items_of_an_owner_that_is_gone_and_gi
 
 
 def serves_itself(world: QueueWorld, owner: str) -> bool:
-    """Whether the queue server of ``owner`` has its items, rather than an heir."""
+    """Return whether the queue server of ``owner`` has its items, rather than an heir."""
     try:
         return not world.operate("look", owner, "queues")["by"]["is_heir"]
     except RpcError:

@@ -125,5 +125,5 @@ def test_routers_that_fail_one_after_the_other_stop_nobody(routers: list[RouterP
 
 
 def has_both(client: Client) -> bool:
-    """Whether the router of ``client`` has both services."""
+    """Return whether the router of ``client`` has both services."""
     return len(consumers(client)) == 2

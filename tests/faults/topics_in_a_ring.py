@@ -30,7 +30,7 @@ _PAUSE = 0.25
 
 
 def matches(pattern: str, topic: str) -> bool:
-    """Whether ``pattern`` with ``*`` (a word) and ``#`` (any number of words) matches ``topic``."""
+    """Return whether ``pattern`` with ``*`` (a word) and ``#`` (any number of words) matches ``topic``."""
     return _match(pattern.split("."), topic.split("."))
 
 

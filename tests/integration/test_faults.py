@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.fault]
 
 
 def has_run(client: Client, key: object) -> bool:
-    """Whether the node has begun to run ``key``, once."""
+    """Return whether the node has begun to run ``key``, once."""
     return counts(client).get(key) == 1
 
 

@@ -202,7 +202,7 @@ def test_a_link_is_limited_to_topics(
 
 
 def _reaches(client: Client, topic: str) -> bool:
-    """Whether the client's router knows a consumer of ``topic`` by now."""
+    """Return whether the client's router knows a consumer of ``topic`` by now."""
     try:
         return say(client, topic) == topic
     except NoConsumer:

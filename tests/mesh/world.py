@@ -248,7 +248,7 @@ def _timers(setting: Setting, world: World) -> Iterator[Action]:
 
 
 def _is_left(world: World, wire: Wire) -> bool:
-    """Whether ``wire`` belongs to a connection that its process has left."""
+    """Return whether ``wire`` belongs to a connection that its process has left."""
     return (
         wire.link != 0
         and _process(world, wire.source if wire.target in ROUTERS else wire.target).generation != wire.link

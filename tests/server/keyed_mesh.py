@@ -91,7 +91,7 @@ class KeyedMesh:
             return json.loads(answer.read())
 
     def is_linked(self, name: str) -> bool:
-        """Whether a router hears the other one."""
+        """Return whether a router hears the other one."""
         return [row["state"] for row in self.page(name, "/mesh")["routers"]] == ["answering"]
 
     def server(self, name: str) -> int:
@@ -112,7 +112,7 @@ class KeyedMesh:
 
 
 def gone(pid: int) -> bool:
-    """Whether the process ``pid`` has ended."""
+    """Return whether the process ``pid`` has ended."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z"
     except FileNotFoundError:

@@ -41,7 +41,7 @@ def answer_on(connection: socket.socket) -> tuple[int, dict[str, str], bytes]:
 
 
 def ends(connection: socket.socket) -> bool:
-    """Whether the connection ends within 10 s; what comes before is read."""
+    """Return whether the connection ends within 10 s; what comes before is read."""
     with gevent.Timeout(30):
         try:
             while connection.recv(1000):

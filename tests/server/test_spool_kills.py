@@ -154,7 +154,7 @@ def test_a_drain_writes_everything_and_seals(tmp_path: Path):
 
 
 def has_a_call_in_flight(spool: Path) -> bool:
-    """Whether a call that takes long is on the disk."""
+    """Return whether a call that takes long is on the disk."""
     try:
         return any(record.outcome is None for path in spool.iterdir() for record in read_spool(path))
     except SpoolError:

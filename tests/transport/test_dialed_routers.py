@@ -374,7 +374,7 @@ class Raw:
         self._socket.send(self._route, messages)
 
     def is_readable(self) -> bool:
-        """Whether something waits to be read, which is then noted as if its descriptor had told."""
+        """Return whether something waits to be read, which is then noted as if its descriptor had told."""
         self._shell._dialed._note_ready(self._dialed)
         return self._shell._dialed.has_more()
 

@@ -155,7 +155,7 @@ class RpcmqListener(Listener):
         return KEPT
 
     def _is_prompt(self) -> bool:
-        """Whether the callback only queues what it is given, as that of oslo.messaging's own servers does."""
+        """Return whether the callback only queues what it is given, as that of oslo.messaging's own servers does."""
         return getattr(self.on_incoming_callback, "__func__", None) is MessageHandlingServer._on_incoming
 
     def _add(self, incoming: Incoming) -> None:

@@ -88,7 +88,7 @@ def test_retries_are_counted_where_there_is_no_router(conf: Any, client: Make, t
 
 
 def is_away(over: Any) -> bool:
-    """Whether this process knows that its router is away: what it sends before that may have run."""
+    """Return whether this process knows that its router is away: what it sends before that may have run."""
     try:
         over._driver._connection.client.connect(0.01)
     except RouterUnreachable:

@@ -38,11 +38,11 @@ class Absence:
         return self._are_all and all(_word(state) == "unavailable" for state in self.states.values())
 
     def is_without(self, owner: str) -> bool:
-        """Whether the router ``owner`` is known to have none."""
+        """Return whether the router ``owner`` is known to have none."""
         return owner not in self.states and self._are_all
 
     def is_unavailable(self, owner: str) -> bool:
-        """Whether that of ``owner`` cannot work as things are."""
+        """Return whether that of ``owner`` cannot work as things are."""
         return _word(self.states.get(owner, "")) == "unavailable"
 
     def text(self, owner: str = "") -> str:

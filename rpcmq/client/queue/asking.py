@@ -123,7 +123,7 @@ def until_answered(ask: Callable[[float], Steps[Any]], seconds: float, owner: st
 
 
 def _is_gone(absence: Absence, owner: str, waited: float) -> bool:
-    """Whether nobody of the name ``owner`` is there, nor has taken over its items in ``waited`` seconds."""
+    """Return whether nobody of the name ``owner`` is there, nor has taken over its items in ``waited`` seconds."""
     return waited >= _HEIR and bool(owner) and absence.is_without(owner)
 
 

@@ -156,7 +156,7 @@ class ItemEndpoint(ABC):
 
     @abstractmethod
     def _serves(self, name: str) -> bool:
-        """Whether the program's endpoint has the public method ``name``."""
+        """Return whether the program's endpoint has the public method ``name``."""
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         # Only names that there are: what is found is remembered.

@@ -44,7 +44,7 @@ class Dialect:
     )
 
     def is_open(self, connection: Any) -> bool:
-        """Whether a transaction is open.
+        """Return whether a transaction is open.
 
         Raises:
             UsageError: one is, and has failed, or nothing can be found out.
@@ -52,7 +52,7 @@ class Dialect:
         raise NotImplementedError
 
     def is_always_open(self, connection: Any) -> bool:
-        """Whether ``connection`` has a transaction at any time, also where nothing was done in it."""
+        """Return whether ``connection`` has a transaction at any time, also where nothing was done in it."""
         return False
 
     def autocommit(self, connection: Any) -> str:

@@ -136,7 +136,7 @@ class Producer:
         return owner
 
     def has_owner(self, queue: str) -> bool:
-        """Whether :meth:`owner` knows without asking."""
+        """Return whether :meth:`owner` knows without asking."""
         return queue in self._owners
 
     def open_at(self, owner: str, queue: str, seconds: float) -> Steps[None]:

@@ -113,7 +113,7 @@ class _Offer:
         self.error: CallError | RouterUnreachable | None = LinkLost("the put that had sent the item was interrupted")
 
     def may_join(self, most: int, deadline: float) -> bool:
-        """Whether an item goes along that is to be put by ``deadline``: nobody waits for longer than he wants to."""
+        """Return whether an item to be put by ``deadline`` goes along: nobody waits for longer than they asked for."""
         return len(self.records) < most and self._size < _MOST_BYTES and self.deadline <= deadline
 
     def add(self, record: Record) -> int:

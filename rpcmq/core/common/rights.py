@@ -24,12 +24,12 @@ KNOWN_VERBS = (*ALL_VERBS, MESH_VERB)
 
 
 def matches(pattern: str, name: str) -> bool:
-    """Whether ``pattern`` stands for the topic ``name``."""
+    """Return whether ``pattern`` stands for the topic ``name``."""
     return _walk(pattern.split("."), name.split("."), False)
 
 
 def allows_pattern(pattern: str, wanted: str) -> bool:
-    """Whether every topic that ``wanted``, itself a pattern, stands for is plainly one of ``pattern``, too."""
+    """Return whether every topic that ``wanted``, itself a pattern, stands for is plainly one of ``pattern``, too."""
     return _walk(pattern.split("."), wanted.split("."), True)
 
 
@@ -42,7 +42,7 @@ class Right:
     exchanges: tuple[str, ...] = ("",)
 
     def allows(self, verb: str, exchange: str, name: str) -> bool:
-        """Whether it covers ``verb`` on ``name``: a topic, a pattern of them, a view, or a name of a node's."""
+        """Return whether it covers ``verb`` on ``name``: a topic, a pattern of them, a view, or a name of a node's."""
         if verb not in self.verbs:
             return False
         if verb not in _ANYWHERE and exchange not in self.exchanges and "*" not in self.exchanges:
@@ -60,7 +60,7 @@ EVERYTHING = Right(frozenset(ALL_VERBS), ("#",), ("*",))
 
 
 def _walk(pattern: Sequence[str], words: Sequence[str], wild: bool) -> bool:
-    """Whether ``pattern`` stands for ``words``. If ``wild``, a word ``#`` stands for any number itself."""
+    """Return whether ``pattern`` stands for ``words``. If ``wild``, a word ``#`` stands for any number itself."""
     alive: set[int] = set()
     _enter(alive, pattern, 0)
     for word in words:

@@ -303,7 +303,7 @@ class Session:
             self.mark()
 
     def can_resume(self, peer_received: object) -> TypeGuard[int]:
-        """Whether the peer's receive count is possible, and we still have the later messages."""
+        """Return whether the peer's receive count is possible, and we still have the later messages."""
         return type(peer_received) is int and 0 <= peer_received - self._sent_base <= self.unacknowledged
 
     def forget_arrived(self) -> None:

@@ -295,7 +295,7 @@ class Calls:
             self._expire(now, call, f"no sign of life for {call.silence:g} s")
 
     def _is_catching_up(self, now: float) -> bool:
-        """Whether this process was held up, and what came meanwhile may still be on its way. Never twice in a row."""
+        """Return whether this process was held up, and messages of that time may still come. Never twice in a row."""
         if now < self._not_before:
             return True
         due = self._overdue_at()
@@ -332,7 +332,7 @@ class Calls:
                 self._expire(now, call, "no answer")
 
     def _was_never_accepted(self, call: Call) -> bool:
-        """Whether it is certain that no router has passed ``call`` on."""
+        """Return whether it is certain that no router has passed ``call`` on."""
         if call.flags & Flag.IDEMPOTENT or call.message[LOW_FLAGS_AT] & Flag.RESENT:
             return False  # one that was lost before may be on its way again, or a former router may have passed it on
         return call.key in self._table.not_accepted or call.message in self._unsent_messages()
@@ -359,7 +359,7 @@ class Calls:
         return self.casts.at_risk
 
     def _is_awaiting_router(self) -> bool:
-        """Whether the router has a call that has not ended, or a cast that no consumer has, as far as is known."""
+        """Return whether the router has, as far as is known, a call that has not ended or a cast no consumer has."""
         if len(self.casts.retained):
             return True
         return any(True for _ in self._taken_calls())

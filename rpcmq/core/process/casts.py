@@ -150,7 +150,7 @@ class Casts:
         self.retained.forget(key[SEQUENCE_OF_KEY])
 
     def has_room(self, address: bytes, casts: int, size_bytes: int, total_bytes: int) -> bool:
-        """Whether another cast to ``address`` may be sent.
+        """Return whether another cast to ``address`` may be sent.
 
         A full queue stalls its own destination only: of the other casts only those on their way count.
 

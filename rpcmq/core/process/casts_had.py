@@ -24,7 +24,7 @@ _RESENT, _IDEMPOTENT, _FANOUT = int(Flag.RESENT), int(Flag.IDEMPOTENT), int(Flag
 
 
 def had_before(key: bytes, flags: int, registration: Registration, recent: RecentMessages) -> bool:
-    """Whether the cast ``key``, which may come again, was had for ``registration``, and is not to run once more."""
+    """Return whether the cast ``key``, which may come again, was had for ``registration``: it runs no more."""
     if flags & _IDEMPOTENT:
         recent.look_up_often()
     waiting = registration.running.get(key)
@@ -46,7 +46,7 @@ def note_begun(task: Task, router: Sender) -> None:
 
 
 def is_others_now(task: Task, recent: RecentMessages) -> bool:
-    """Whether ``task``, of which the router has lost sight, is not to be begun here; it may be delivered again."""
+    """Return whether ``task``, which the router has lost sight of, is not begun here; it may come again."""
     registration = task.registration
     if task not in registration.set_aside:
         return False

@@ -105,7 +105,7 @@ class Departure:
         return url if url not in self._unreached and self._routers.may_go_to(url) else ""
 
     def is_due(self, now: float, jitter: float) -> bool:
-        """Whether to leave now.
+        """Return whether to leave now.
 
         Args:
             jitter: from 0 to 1, this process's place among all that leave; used when the drain begins.

@@ -131,7 +131,7 @@ class DirectLinkTable:
                 self._admit(now, early.route, DirectHelloBody.of(early.message), early.user)
 
     def is_announced(self, now: float, key: str) -> bool:
-        """Whether a caller with the public ``key`` was announced and has not connected yet."""
+        """Return whether a caller with the public ``key`` was announced and has not connected yet."""
         return self._tickets.is_expected(now, key)
 
     def revoked(self, key: str) -> list[DirectLink]:

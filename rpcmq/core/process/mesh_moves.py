@@ -56,7 +56,7 @@ class MeshMoves:
         return self.mesh is not None and (self.mesh.adopts or self._known_before > 1)
 
     def is_adopted_by(self, welcome: Welcome) -> bool:
-        """Whether the router of ``welcome`` goes on with what this process has sent to the last one."""
+        """Return whether the router of ``welcome`` goes on with what this process has sent to the last one."""
         return welcome.same_mesh and welcome.same_handle and self.is_adopted
 
     @property

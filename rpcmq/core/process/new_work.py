@@ -11,7 +11,7 @@ _NESTED, _CONFIRM = Flag.NESTED, Flag.CONFIRM
 
 
 def begins_work(message: bytes) -> bool:
-    """Whether ``message`` starts new work, which a draining router does not accept."""
+    """Return whether ``message`` starts new work, which a draining router does not accept."""
     kind = message[KIND_AT]
     if kind == _REQUEST:
         return not flags_of(message) & _NESTED

@@ -91,12 +91,12 @@ class ReceivedStreams:
         return stream if stream is not None and stream.task is task else None
 
     def wants_whole(self, task: Task) -> bool:
-        """Whether the caller of ``task``, which may have a stream, wants one result."""
+        """Return whether the caller of ``task``, which may have a stream, wants one result."""
         stream = self.of(task)
         return stream is not None and stream.is_whole
 
     def was_asked_for(self, task: Task) -> bool:
-        """Whether items of the stream of ``task`` may have been sent, which nobody else can be given."""
+        """Return whether items of the stream of ``task`` may have been sent, which nobody else can be given."""
         stream = self.of(task)
         return stream is not None and (stream.asked or stream.closed)
 

@@ -58,7 +58,7 @@ class RecentMessages:
         had.append(name)
 
     def is_known(self, key: bytes, group: str = "") -> bool:
-        """Whether the message was had."""
+        """Return whether the message was had."""
         name = key + group.encode() if group else key
         return any(name in (recent._had if recent._index is None else recent._index) for recent in self._all)
 

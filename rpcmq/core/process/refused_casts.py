@@ -55,7 +55,7 @@ class RefusedCasts:
         return sum(len(queue.waiting) for queue in self.queues.values())
 
     def is_waiting(self, message: bytes) -> bool:
-        """Whether ``message`` is to be offered (again)."""
+        """Return whether ``message`` is to be offered (again)."""
         queue = self.queues.get(address_of(message))
         return queue is not None and message[KEY] in queue.waiting
 

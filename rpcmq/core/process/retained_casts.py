@@ -50,7 +50,7 @@ class RetainedCasts:
         return self._parts.get(key[SEQUENCE_OF_KEY])
 
     def has_ended(self, message: bytes) -> bool:
-        """Whether the router has acknowledged delivery of ``message``, which went through :meth:`retain`.
+        """Return whether the router has acknowledged delivery of ``message``, which went through :meth:`retain`.
 
         Also False if that is unknown, because the cast may have been discarded.
         """

@@ -130,7 +130,7 @@ class RouterChoice:
         return found[0] if found and self.url not in found else ""
 
     def may_go_to(self, url: str) -> bool:
-        """Whether the router at ``url`` is as good as the present one: those of the configuration are better."""
+        """Return whether the router at ``url`` is as good as the present one: those of the configuration are better."""
         return url in self._configured or self.url not in self._configured
 
     def move_to(self, url: str) -> None:
@@ -161,7 +161,7 @@ class _Router:
 
 
 def _can_be_dialed(url: str) -> bool:
-    """Whether ``url`` may lead to a router: it names a host, and not just any."""
+    """Return whether ``url`` may lead to a router: it names a host, and not just any."""
     try:
         parts = urlsplit(url)
         return parts.scheme == "tcp" and bool(parts.hostname) and parts.hostname not in _ANY_HOST

@@ -61,7 +61,7 @@ class StreamingCall(Call):
 
 
 def has_begun(call: Call) -> bool:
-    """Whether items of the stream of ``call`` were asked for, so that it cannot be sent to another consumer."""
+    """Return whether items of the stream of ``call`` were asked for, so that it cannot be sent to another consumer."""
     return isinstance(call, StreamingCall) and call.begun
 
 

@@ -309,7 +309,7 @@ class TaskTable:
         task.sender.send(message)
 
     def _accepts_error_name(self, task: Task) -> bool:
-        """Whether a FAULT may name the error: only if the router supports it."""
+        """Return whether a FAULT may name the error: only if the router supports it."""
         return task.sender is self._uplink and self._uplink.accepts_error_names
 
     def _finish(self, task: Task, end: TaskState) -> bool:

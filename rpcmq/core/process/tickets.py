@@ -92,7 +92,7 @@ class Tickets:
         return known
 
     def is_expected(self, now: float, key: str) -> bool:
-        """Whether a caller with the public ``key`` is expected."""
+        """Return whether a caller with the public ``key`` is expected."""
         return any(known.key == key and now < known.until for known in self._tickets.values())
 
     def forget_key(self, key: str) -> None:

@@ -60,7 +60,7 @@ def believed(said: WelcomeBody) -> WelcomeBody:
 
 
 def is_next_life(before: WelcomeBody | None, said: WelcomeBody) -> bool:
-    """Whether ``said`` is of a later life of the router that has said ``before``; both came from one url.
+    """Return whether ``said`` is of a later life of the router that has said ``before``; both came from one url.
 
     A router of a mesh leaves the id to who comes from another one, so for one that was alone before its name tells.
     """

@@ -97,7 +97,7 @@ class Witness:
     # --- what the process does ---------------------------------------------------------------
 
     def admits(self, message: bytes, registration: Registration) -> bool:
-        """Whether ``message``, which was delivered, is to be started; if not, its owner is answered or refused."""
+        """Return whether the delivered ``message`` is to be started; if not, its owner is answered or refused."""
         key, is_call = message[KEY], message[KIND_AT] != _CAST
         if self._is_new(key, registration.group, is_call):
             return True
@@ -117,7 +117,7 @@ class Witness:
         return False
 
     def _is_new(self, key: bytes, group: str, is_call: bool) -> bool:
-        """Whether it is known at once that nothing is known of a message: the common case."""
+        """Return whether it is known at once that nothing is known of a message: the common case."""
         if is_call:
             if key in self.answers.answers or key in self.answers.had or key in self._promises:
                 return False
@@ -129,7 +129,7 @@ class Witness:
         return True
 
     def had_copy(self, key: bytes, tag: int) -> bool:
-        """Whether the registration ``tag`` had its copy of the fanout ``key`` before; from now on it had.
+        """Return whether the registration ``tag`` had its copy of the fanout ``key`` before; from now on it had.
 
         Each router makes copies for its own consumers, when it gets the fanout. One that has had its copy, and goes on
         at another router, may be there before the fanout is.
@@ -141,7 +141,7 @@ class Witness:
         return False
 
     def refuses_cancel(self, message: bytes, task: Task) -> bool:
-        """Whether ``message``, a CANCEL, is of an earlier owner of ``task`` than the one that waits for it."""
+        """Return whether ``message``, a CANCEL, is of an earlier owner of ``task`` than the one that waits for it."""
         return self.is_active and message[STAMP] < task.stamp
 
     def answered(self, task: Task, message: bytes) -> None:
@@ -154,7 +154,7 @@ class Witness:
             self.answers.forget(task.key, was_taken=False)
 
     def moved(self, task: Task, welcome: Welcome) -> bool:
-        """Whether ``task`` goes on although its session is over: the next owner will ask for it."""
+        """Return whether ``task`` goes on although its session is over: the next owner will ask for it."""
         if task.flags & NOT_ADOPTED:
             return False
         if welcome.same_mesh and self._uplink.moves.is_adopted:

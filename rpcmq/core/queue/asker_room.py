@@ -29,7 +29,7 @@ class AskerRoom:
         self.count = 0
 
     def admits(self, origin: bytes) -> bool:
-        """Whether one more may wait; where there is no room, in place of the oldest of the process that has most."""
+        """Return whether one more may wait; without room, in place of the oldest of the process that has most."""
         if self.count < self._most:
             return True
         if self._greatest <= len(self._waits.get(origin, ())) + 1:

@@ -35,5 +35,5 @@ class Given(NamedTuple):
     expires: int = 0
 
     def is_end(self, outcome: str) -> bool:
-        """Whether its worker knows that it is dead when it has ended so."""
+        """Return whether its worker knows that it is dead when it has ended so."""
         return outcome == "rejected" or (outcome == "failed" and self.is_last)

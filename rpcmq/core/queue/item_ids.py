@@ -20,7 +20,7 @@ def id_of(item: Stored | Damaged) -> str:
 
 
 def is_other(shown: str, id: str) -> bool:
-    """Whether the item that is known as ``shown`` is certainly not the one with this id, which is asked for.
+    """Return whether the item that is known as ``shown`` is certainly not the one with this id, which is asked for.
 
     The number of an item is not enough: a queue that was begun anew counts from 1 again.
     """

@@ -111,7 +111,7 @@ class Lanes:
         return None
 
     def has_room_for_due(self, lane: Lane) -> bool:
-        """Whether so few of the items of ``lane`` that are due are in memory that more are to be read."""
+        """Return whether so few of the items of ``lane`` that are due are in memory that more are to be read."""
         due = self._lane(lane)
         return len(due.due) <= _FEW_DUE and due.due_bytes <= _FEW_DUE_BYTES
 
@@ -143,7 +143,7 @@ class Lanes:
         return chain.from_iterable(lane.aside for lane in self._lanes.values())
 
     def _may_be_given(self, priority: int, lane: _Lane, number: int) -> bool:
-        """Whether the store knows that ``number`` may have been given; it is told in time, for many at once."""
+        """Return whether the store knows that ``number`` may have been given; it is told in time, for many at once."""
         if number > lane.asked - _AHEAD // 2:
             lane.asked = asked = number + _AHEAD
             name = f"{HORIZON} {priority} {self._queue}"

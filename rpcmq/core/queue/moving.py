@@ -141,7 +141,7 @@ class _Move:
 
 
 def _is_unique(item: Stored) -> bool:
-    """Whether it may have a unique key."""
+    """Return whether it may have a unique key."""
     try:
         return bool(Envelope.from_bytes(item.body).unique)
     except ValueError:

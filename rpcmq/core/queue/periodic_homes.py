@@ -91,7 +91,7 @@ class PeriodicHomes:
         return notes
 
     def has_room(self, key: PeriodicKey) -> bool:
-        """Whether there is room for ``key``: it is known, or takes that of one that was removed."""
+        """Return whether there is room for ``key``: it is known, or takes that of one that was removed."""
         if key in self._homes or len(self._homes) < MOST_HOMES:
             return True
         return not all(home.owner for home in self._homes.values())

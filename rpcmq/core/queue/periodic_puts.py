@@ -74,7 +74,7 @@ class PeriodicPuts:
         return len(self._entries)
 
     def __contains__(self, key: object) -> bool:
-        """Whether there is one of that name."""
+        """Return whether there is one of that name."""
         return key in self._entries
 
     def declare(self, periodic: Periodic, clock: int, beside: Note, then: Callable[[dict[str, Any]], object]) -> None:
@@ -225,7 +225,7 @@ class _Entry:
         return _NEVER if self.asked or not self._due else self._due
 
     def has_times_of(self, periodic: Periodic) -> bool:
-        """Whether ``periodic`` has the same times."""
+        """Return whether ``periodic`` has the same times."""
         return (periodic.cron, periodic.zone) == (self.periodic.cron, self.periodic.zone)
 
     def passed(self, clock: int) -> tuple[list[int], int]:

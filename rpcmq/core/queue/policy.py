@@ -87,7 +87,7 @@ class Policy:
             return float(self.backoff_most)
 
     def gives_up(self, story: Story) -> bool:
-        """Whether an item is not tried again after the last attempt of ``story``."""
+        """Return whether an item is not tried again after the last attempt of ``story``."""
         if story.failures >= self.attempts or story.losses >= self.losses:
             return True
         outcome = story.endings[-1].outcome

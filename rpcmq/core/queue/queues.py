@@ -133,7 +133,7 @@ class Queues:
         return queue
 
     def has(self, name: str) -> bool:
-        """Whether the queue ``name`` is known."""
+        """Return whether the queue ``name`` is known."""
         return name in self._queues
 
     def names(self) -> list[str]:
@@ -141,12 +141,12 @@ class Queues:
         return sorted(self._queues)
 
     def has_items(self, name: str) -> bool:
-        """Whether there are items in the queue ``name`` that have not ended, dead ones included."""
+        """Return whether there are items in the queue ``name`` that have not ended, dead ones included."""
         tally = self.queue(name).tally
         return bool(tally.items or tally.dead)
 
     def is_blank(self, name: str) -> bool:
-        """Whether nothing was ever said of the queue ``name``: no item, no result, and no settings."""
+        """Return whether nothing was ever said of the queue ``name``: no item, no result, and no settings."""
         queue = self.queue(name)
         kept = self.has_items(name) or queue.tally.coming or queue.results.size or queue.counters or [*queue.lanes]
         return not (kept or queue.is_paused or queue.is_draining or queue.policy != Policy())

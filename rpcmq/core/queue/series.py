@@ -27,7 +27,7 @@ class Series:
         self._next = inf
 
     def __contains__(self, series: bytes) -> bool:
-        """Whether an item of ``series`` runs, or may run."""
+        """Return whether an item of ``series`` runs, or may run."""
         return series in self._running
 
     @property

@@ -108,7 +108,7 @@ class WorkQueue:
         return self._series.next_end < inf
 
     def is_over_rate(self, now: float) -> bool:
-        """Whether the next item waits for its turn by the setting ``rate``."""
+        """Return whether the next item waits for its turn by the setting ``rate``."""
         return now < self._next_token
 
     def in_doubt(self, now: float) -> float:
@@ -262,7 +262,7 @@ class WorkQueue:
         return held
 
     def may_run(self, now: float, item: Stored | Damaged) -> bool:
-        """Whether a worker may run an item that is held and postponed: since a former life."""
+        """Return whether a worker may run an item that is held and postponed: since a former life."""
         return now < self.lanes.doubt_until and 0 < item.position.due <= self._opened
 
     def let_go(self, held: set[Key], gone: set[Key]) -> None:

@@ -32,7 +32,7 @@ class Admission(Protocol):
     """A process that may connect under the identity that it asked for."""
 
     def owns(self, link: Link) -> bool:
-        """Whether ``link`` belongs to the same key: a token is worth nothing under another one."""
+        """Return whether ``link`` belongs to the same key: a token is worth nothing under another one."""
 
     def check_room(self) -> None:
         """Check whether the key may have one more link.
@@ -56,7 +56,7 @@ class Admission(Protocol):
         """
 
     def may_keep_handle(self, router_id: int, handle: int, token: object) -> bool:
-        """Whether ``token`` proves that router ``router_id`` gave the process ``handle``, in whichever of its lives."""
+        """Return whether ``token`` proves that router ``router_id``, in any life, gave the process ``handle``."""
 
     def attach(self, link: Link) -> None:
         """Let ``link``, which is new, belong to the key, and restrict it to what that may do."""
@@ -83,7 +83,7 @@ class AccessControl(Protocol):
         """Handle the end of a link."""
 
     def may_send(self, link: Link, message: bytes, destination: Destination | None) -> bool:
-        """Whether ``link`` may send the call or cast ``message`` to ``destination``; its process is told if not.
+        """Return whether ``link`` may send the call or cast ``message`` to ``destination``; its process is told if not.
 
         Asked only for what is not in :attr:`Link.allowed_calls` and :attr:`Link.allowed_casts`.
         """
@@ -92,7 +92,7 @@ class AccessControl(Protocol):
         """Handle an introduction: the two processes may have a direct link from now on."""
 
     def knows_router(self, public: str) -> bool:
-        """Whether the router with the public key ``public`` may be linked; without CURVE any may be."""
+        """Return whether the router with the public key ``public`` may be linked; without CURVE any may be."""
 
     def usages(self) -> list[KeyUsage] | None:
         """Return the keys and their use; None without keys."""

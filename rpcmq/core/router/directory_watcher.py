@@ -27,7 +27,7 @@ class DirectoryWatcher:
         """``place`` was forgotten."""
 
     def keeps(self, now: float, place: Topic | Server) -> bool:
-        """Whether ``place``, which nobody here has used for long, is still known elsewhere, and so must stay."""
+        """Return whether ``place``, which nobody here has used for long, is still known elsewhere, and so must stay."""
         return False
 
     def find_alias(self, now: float, address: Address) -> Server | None:

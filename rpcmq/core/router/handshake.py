@@ -173,7 +173,7 @@ class Handshake:
         return router_id, handle if 0 < handle < 1 << 64 else 0
 
     def _is_of_our_mesh(self, hello: HelloBody) -> bool:
-        """Whether the process was in the mesh that this router is in, or knew of none: it may have begun just then."""
+        """Return whether the process was in this router's mesh, or knew of none, which may have begun just then."""
         name = self._links.mesh.get("mesh")
         return name is not None and hello.mesh.get("mesh", name) == name
 

@@ -93,7 +93,7 @@ class HedgeCounts:
         self._calls_seen = calls_before
 
     def affords(self, calls: int, budget: float, burst: int) -> bool:
-        """Whether another delivery is within the budget.
+        """Return whether another delivery is within the budget.
 
         Args:
             calls: of the method so far.

@@ -60,7 +60,7 @@ class KeyAccessControl(AccessControl):
         self._usages: dict[str, KeyUsage] = {}
 
     def knows_router(self, public: str) -> bool:
-        """Whether ``public`` is an authorised key with the right ``mesh``, which other routers have."""
+        """Return whether ``public`` is an authorised key with the right ``mesh``, which other routers have."""
         usage = self._usages.get(public)
         return usage is not None and usage.key.is_router
 
@@ -222,7 +222,7 @@ class KeyAccessControl(AccessControl):
         return _signature(usage, origin, self._secrets[0])
 
     def verify_origin(self, usage: KeyUsage, origin: bytes, token: object) -> bool:
-        """Whether ``token`` was issued to this key for that origin, by any router that has one of the secrets."""
+        """Return whether ``token`` was issued to this key for that origin, by any router with one of the secrets."""
         # Text that is not ASCII cannot be encoded or compared, and is not one of our tokens.
         if not isinstance(token, str) or not token.isascii():
             return False
@@ -264,7 +264,7 @@ class KeyAccessControl(AccessControl):
             link.permissions.usage.links -= 1
 
     def may_send(self, link: Link, message: bytes, destination: Destination | None) -> bool:
-        """Whether the key has the right to send ``message``; the link remembers a yes."""
+        """Return whether the key has the right to send ``message``; the link remembers a yes."""
         return self._checks.may_send(link, message, destination)
 
     def introduced(self, one: Link, other: Link) -> None:

@@ -85,7 +85,7 @@ class Memory:
         return self._count_at if self._fresh or self._overdrawn else None
 
     def is_due(self, now: float) -> bool:
-        """Whether :meth:`next_deadline` has come."""
+        """Return whether :meth:`next_deadline` has come."""
         return now >= self._count_at and bool(self._fresh or self._overdrawn)
 
     def enforce(self, now: float) -> None:

@@ -110,7 +110,7 @@ class RightChecks:
     # --- rights ------------------------------------------------------------------------------
 
     def may_send(self, link: Link, message: bytes, destination: Destination | None) -> bool:
-        """Whether the link's key has the right to send the call or cast ``message``; the link remembers a yes."""
+        """Return whether the link's key may send the call or cast ``message``; the link remembers a yes."""
         permissions = _permissions(link)
         if message[KIND_AT] == _REQUEST:
             verb, allowed = "call", link.allowed_calls
@@ -163,7 +163,7 @@ class RightChecks:
         return take
 
     def _decide(self, link: Link, message: bytes, verb: str) -> bool:
-        """Whether the link's key has the right; its process is told if not.
+        """Return whether the link's key has the right; its process is told if not.
 
         Raises:
             ProtocolError: the address is malformed.

@@ -46,7 +46,7 @@ class Key:
     formats: int | None = None
 
     def may_be(self, identity: str) -> bool:
-        """Whether a process with this key may have ``identity``."""
+        """Return whether a process with this key may have ``identity``."""
         patterns = self.identities or (self.name, f"{self.name}:*", f"{self.name}/*")
         return any(fnmatchcase(identity, pattern.replace("[", "[[]").replace("?", "[?]")) for pattern in patterns)
 

@@ -47,7 +47,7 @@ class Queue(Generic[R]):
         return iter(self._waiting.values())
 
     def __contains__(self, key: bytes) -> bool:
-        """Whether a message with ``key`` waits here."""
+        """Return whether a message with ``key`` waits here."""
         return key in self._waiting
 
     def get(self, key: bytes) -> R | None:
@@ -55,7 +55,7 @@ class Queue(Generic[R]):
         return self._waiting.get(key)
 
     def has_room(self, size: int, max_messages: int, max_bytes: int) -> bool:
-        """Whether a message of ``size`` bytes fits under both bounds."""
+        """Return whether a message of ``size`` bytes fits under both bounds."""
         return len(self._waiting) < max_messages and self.size_bytes + size <= max_bytes
 
     def append(self, request: R) -> None:

@@ -16,7 +16,7 @@ def method_name(key: Key) -> str:
 
 
 def matches(pattern: str, key: Key) -> bool:
-    """Whether ``pattern`` is for the method of a series.
+    """Return whether ``pattern`` is for the method of a series.
 
     In a pattern ``*`` stands for any text, dots too, ``?`` for one character, ``[ab]`` for one of these. It is compared
     with ``topic.method``, whatever the exchange, and with ``exchange/topic.method``.

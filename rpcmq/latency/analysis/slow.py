@@ -162,7 +162,7 @@ def _of_tails(methods: Sequence[Series]) -> Iterator[Finding]:
 
 
 def _where(series: Series) -> str:
-    """Whether the slow records of a method were slow in queues or at the server."""
+    """Return whether the slow records of a method were slow in queues or at the server."""
     queue, service = series.queue.quantile(0.99) or 0.0, series.service.quantile(0.99) or 0.0
     if queue > service:
         return f"It is spent waiting (p99 {duration(queue)}) rather than at the server (p99 {duration(service)})."

@@ -177,7 +177,7 @@ def _framing_error(outer: int | None, inner: int | None) -> float:
 
 
 def _contains(outer: Row, inner: Row) -> bool:
-    """Whether ``inner`` came to the same router while it waited for the end of ``outer``."""
+    """Return whether ``inner`` came to the same router while it waited for the end of ``outer``."""
     if outer["seq"] >= inner["seq"]:
         return False
     return outer["total_us"] is None or int(inner["recv_at"] - outer["recv_at"]) <= outer["total_us"] + _SLACK_US

@@ -241,7 +241,7 @@ def _strays(directory: Path) -> list[SetAside]:
 
 
 def _is_shipped_now(directory: Path) -> bool:
-    """Whether a shipper is at work."""
+    """Return whether a shipper is at work."""
     try:
         with (directory / manifest.LOCK).open("rb") as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -292,7 +292,7 @@ def _problem_of_stray(directory: Path, path: str) -> Problem | None:
 
 
 def _is_of_named(directory: Path, inputs: Iterable[str]) -> bool:
-    """Whether a compaction that is under way, or was cut off, made it of files whose records are read."""
+    """Return whether a compaction that is under way, or was cut off, made it of files whose records are read."""
     state = manifest.read(directory)
     return all(_is_named(state, path) for path in inputs)
 

@@ -83,7 +83,7 @@ class Housekeeping:
             self._note(logging.WARNING, "set aside", text, {"segments": len(more), "records": rows})
 
     def is_due(self) -> bool:
-        """Whether it is time for :meth:`merge` again."""
+        """Return whether it is time for :meth:`merge` again."""
         now = monotonic()
         if now < self._due:
             return False

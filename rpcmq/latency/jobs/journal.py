@@ -97,7 +97,7 @@ class State(JournalState):
     unsealed: list[Life] = field(default_factory=list)
 
     def has(self, run: str, batch: int) -> bool:
-        """Whether that batch counts already."""
+        """Return whether that batch counts already."""
         return batch <= self.batches.get(run, -1)
 
     def account(self) -> Account:

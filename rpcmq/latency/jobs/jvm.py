@@ -176,7 +176,7 @@ class Jvm:
             self._process.kill()
 
     def _ends(self, seconds: float) -> bool:
-        """Whether the process has ended, or does so within ``seconds``."""
+        """Return whether the process has ended, or does so within ``seconds``."""
         try:
             self._process.wait(seconds)
         except TimeoutExpired:

@@ -52,7 +52,7 @@ def joined(directories: Sequence[Path], window_seconds: int | None = None) -> Ru
 
 
 def _overlap(one: About, other: About) -> bool:
-    """Whether a record could be in both; of what a stream wrote, its journal takes care."""
+    """Return whether a record could be in both; of what a stream wrote, its journal takes care."""
     if not one.log or one.log != other.log:
         return False
     if any(other.where.get(name, value) != value for name, value in one.where.items()):

@@ -291,7 +291,7 @@ class Stream:
             self._note(logging.INFO, "admitted", text, {"segments": found.segments, "records": found.records})
 
     def _is_stuck(self, query: StreamingQuery) -> bool:
-        """Whether Spark passes over segments that it should read; it has no reason that we know of."""
+        """Return whether Spark passes over segments that it should read; it has no reason that we know of."""
         now, segments = monotonic(), self.state.segments
         if not self.state.waiting or segments != self._moved[0] or query.status["isTriggerActive"]:
             self._moved = segments, now

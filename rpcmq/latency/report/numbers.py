@@ -44,7 +44,7 @@ class Quantile:
 
 
 def known(histogram: Histogram, q: float) -> bool:
-    """Whether there are records enough to speak of the quantile ``q``."""
+    """Return whether there are records enough to speak of the quantile ``q``."""
     return histogram.count >= smallest_count(q)
 
 

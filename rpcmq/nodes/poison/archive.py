@@ -100,7 +100,7 @@ class Archive:
     # --- other routers -----------------------------------------------------------------------
 
     def has_ended(self, fingerprint: str, since: float) -> bool:
-        """Whether a quarantine that has been since then (monotonic seconds) has ended, as far as it is known here."""
+        """Return whether a quarantine that began then (monotonic seconds) has ended, as far as is known here."""
         ended_at = self._ends.get(fingerprint)
         return ended_at is not None and ended_at > since
 

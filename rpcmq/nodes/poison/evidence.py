@@ -265,7 +265,7 @@ class Evidence:
             verdict.quarantined = worst
 
     def _are_enough(self, suspect: Suspect) -> bool:
-        """Whether it has killed so many as it takes."""
+        """Return whether it has killed so many as it takes."""
         count, keys = len(suspect.kills), suspect.keys
         if count < self._kills or len(keys) > 1 or count >= self._kills_of_one_key:
             return count >= self._kills

@@ -132,7 +132,7 @@ class Operators:
         return sorted(key for key in suspect.keys if key and not self._context.knows_key(key))
 
     def _is_of_revoked_keys(self, suspect: Suspect) -> bool:
-        """Whether it is quarantined for deaths of consumers whose key this router does not let in any more."""
+        """Return whether it is quarantined for deaths of consumers whose key this router does not let in any more."""
         revoked = self._revoked_keys(suspect)
         others = sum(kill.death.key not in revoked for kill in suspect.kills)
         return suspect.quarantined_at is not None and bool(revoked) and others < self._kills

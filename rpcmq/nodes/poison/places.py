@@ -43,11 +43,11 @@ class Places:
         self._watched, self._guarded = watched, guarded
 
     def may_be_suspect(self, passage: Passage) -> bool:
-        """Whether a call may be one that has killed."""
+        """Return whether a call may be one that has killed."""
         return _shape_of_passage(passage) in self._suspect
 
     def may_be_quarantined(self, passage: Passage) -> bool:
-        """Whether a call may be one that is quarantined."""
+        """Return whether a call may be one that is quarantined."""
         return _shape_of_passage(passage) in self._quarantined
 
 

@@ -19,7 +19,7 @@ class Budget:
         self._filled_at = now
 
     def has(self, now: float, amount: float = 1.0) -> bool:
-        """Whether ``amount`` may be spent."""
+        """Return whether ``amount`` may be spent."""
         self._left = min(self._most, self._left + max(0.0, now - self._filled_at) * self._rate)
         self._filled_at = max(now, self._filled_at)
         return self._left >= amount

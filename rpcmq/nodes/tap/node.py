@@ -122,7 +122,7 @@ class Tap(Node):
         ask.answer_json({"tap": tap.token, "seconds": wish.seconds, "rate": wish.rate, "router": self.context.router})
 
     def _is_allowed(self, ask: Ask, wish: Wish) -> bool:
-        """Whether its sender may see the topic, and its payloads if they are wanted; it is refused if not."""
+        """Return whether its sender may see the topic, and its payloads if they are wanted; it is refused if not."""
         name = f"{wish.exchange}/{wish.topic}" if wish.exchange else wish.topic
         return ask.require(name) and (not wish.payload or ask.require(f"payload:{name}"))
 

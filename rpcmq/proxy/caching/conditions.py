@@ -28,7 +28,7 @@ _STATED = re.compile(rf"\s*{_ENTITY_TAG.pattern}\s*(?:,|$)")
 
 
 def has_conditions(headers: Headers) -> bool:
-    """Whether a request has a field of :data:`CONDITIONS`."""
+    """Return whether a request has a field of :data:`CONDITIONS`."""
     return headers.has_any(CONDITIONS)
 
 
@@ -51,12 +51,12 @@ def with_conditions(headers: Headers, stored: Headers) -> Headers:
 
 
 def is_strong(tag: str | None) -> bool:
-    """Whether an entity tag stands for the same bytes, rather than for the same meaning (RFC 9110 section 8.8.1)."""
+    """Return whether an entity tag stands for the same bytes, not the same meaning (RFC 9110 section 8.8.1)."""
     return tag is not None and tag.startswith('"')
 
 
 def is_not_modified(request: Headers, response: Headers, now: float) -> bool:
-    """Whether the conditions of a GET or HEAD request say that its client has the response already.
+    """Return whether the conditions of a GET or HEAD request say that its client has the response already.
 
     If-None-Match is compared weakly, and where it is there If-Modified-Since does not count (RFC 9110 section 13.2.2).
     A response without Last-Modified is as old as its Date (RFC 9111 section 4.3.2).
@@ -73,8 +73,8 @@ def is_not_modified(request: Headers, response: Headers, now: float) -> bool:
 
 
 def is_same_range(request: Headers, response: Headers, now: float) -> bool:
-    """Whether If-Range, if it is there, lets the request's ranges be answered with those of the response (section
-    13.1.5).
+    """Return whether If-Range, if it is there, lets the request's ranges be answered with those of the response
+    (section 13.1.5).
     """
     condition = request.get("if-range")
     if condition is None:

@@ -41,7 +41,7 @@ class Directives:
         return invalid if seconds is None else seconds
 
     def is_bare(self, name: str) -> bool:
-        """Whether the directive ``name`` is there, and about all of the message rather than some of its fields."""
+        """Return whether the directive ``name`` is there, and about the whole message rather than some fields."""
         return name in self._arguments and not self.fields(name)
 
     def fields(self, name: str) -> frozenset[str]:
@@ -49,7 +49,7 @@ class Directives:
         return frozenset(field.lower() for field in list_members(self._arguments.get(name)))
 
     def has_no_argument(self, name: str) -> bool:
-        """Whether the directive ``name`` is there without an argument."""
+        """Return whether the directive ``name`` is there without an argument."""
         return name in self._arguments and self._arguments[name] is None
 
     def __contains__(self, name: str) -> bool:

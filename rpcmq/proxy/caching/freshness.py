@@ -59,7 +59,7 @@ def initial_age(headers: Headers, requested_at: float, responded_at: float) -> f
 
 
 def has_explicit_freshness(headers: Headers, policy: CachePolicy) -> bool:
-    """Whether the origin says for how long the response is fresh, if not in words that make sense."""
+    """Return whether the origin says for how long the response is fresh, if not in words that make sense."""
     directives, is_targeted = response_directives(headers, policy)
     if "s-maxage" in directives or "max-age" in directives:
         return True
@@ -110,7 +110,7 @@ def stale_life(headers: Headers, policy: CachePolicy) -> StaleLife:
 
 
 def has_validator(headers: Headers) -> bool:
-    """Whether a response can be asked about again."""
+    """Return whether a response can be asked about again."""
     return "etag" in headers or "last-modified" in headers
 
 

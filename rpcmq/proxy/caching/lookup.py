@@ -133,7 +133,7 @@ def _served(entry: StoredResponse, request: RequestHead, status: str, now: float
 
 
 def _is_acceptable(entry: StoredResponse, left: float, directives: Directives, now: float, policy: CachePolicy) -> bool:
-    """Whether a fresh response is good enough for a request with ``directives`` (RFC 9111 section 5.2.1)."""
+    """Return whether a fresh response is good enough for a request with ``directives`` (RFC 9111 section 5.2.1)."""
     if "no-cache" in directives:
         return False
     oldest = directives.seconds("max-age", invalid=None)

@@ -49,7 +49,7 @@ class Purge:
             object.__setattr__(self, "value", "")
 
     def is_about(self, entry: StoredResponse) -> bool:
-        """Whether ``entry`` is meant."""
+        """Return whether ``entry`` is meant."""
         if entry.requested_at > self.at:
             return False
         match self.kind:

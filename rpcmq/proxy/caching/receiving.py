@@ -97,7 +97,7 @@ def _received(response: ResponseHead, now: float) -> ResponseHead:
 
 
 def _fits(request: RequestHead, status: int) -> bool:
-    """Whether a response of ``status`` can be the answer to ``request``: what was not asked for is no answer."""
+    """Return whether a response of ``status`` can be the answer to ``request``: what was not asked for is no answer."""
     if status == 304:
         return any(name in request.headers for name in ("if-none-match", "if-modified-since"))
     return status != 206 or "range" in request.headers
@@ -131,8 +131,8 @@ def _validated(
 
 
 def _is_meant(entry: StoredResponse, confirmation: Headers) -> bool:
-    """Whether a 304 with these fields is about ``entry``, the one response that was asked about (RFC 9111 section
-    4.3.4).
+    """Return whether a 304 with these fields is about ``entry``, the one response that was asked about
+    (RFC 9111 section 4.3.4).
     """
     tag, own = confirmation.get("etag"), entry.headers.get("etag")
     if tag is not None and own is not None:

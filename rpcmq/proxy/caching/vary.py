@@ -21,7 +21,7 @@ Selecting = tuple[tuple[str, str | None], ...]
 
 
 def varies_by_all(response: Headers) -> bool:
-    """Whether Vary says that no field of a request tells when the response can be used again."""
+    """Return whether Vary says that no field of a request tells when the response can be used again."""
     value = response.joined("vary")
     return value is not None and "*" in list_members(value)
 
@@ -40,7 +40,7 @@ def variant_id(selecting: Selecting) -> str:
 
 
 def matches(entry: StoredResponse, request: Headers) -> bool:
-    """Whether ``request`` has the selecting fields that the request of ``entry`` had."""
+    """Return whether ``request`` has the selecting fields that the request of ``entry`` had."""
     return all(_normal(name, request) == value for name, value in entry.selecting)
 
 

@@ -68,7 +68,7 @@ class OriginConnection:
         self.socket = sock
 
     def is_usable(self) -> bool:
-        """Whether its origin has neither closed it nor said anything since the last response."""
+        """Return whether its origin has neither closed it nor said anything since the last response."""
         sock = self.socket
         try:
             # Below the layer of TLS.

@@ -49,7 +49,7 @@ class Origin:
         return f"{self.url.host}:{self.url.port}"
 
     def is_up(self, now: float) -> bool:
-        """Whether it may be asked at ``now`` (monotonic seconds)."""
+        """Return whether it may be asked at ``now`` (monotonic seconds)."""
         return self.is_healthy and now >= self._down_until
 
     def succeeded(self) -> None:

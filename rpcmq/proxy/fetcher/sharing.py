@@ -71,7 +71,7 @@ class SharedFetches:
 
 
 def is_shareable(answer: Answer) -> bool:
-    """Whether an answer is for whoever asked meanwhile: a failure, or a whole response that any cache may reuse."""
+    """Return whether an answer is for whoever asked meanwhile: a failure, or a whole response any cache may reuse."""
     if answer.failed:
         return True
     if answer.token or answer.ends_with_connection or answer.status not in _STATUSES:

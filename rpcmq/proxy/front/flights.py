@@ -120,7 +120,7 @@ class Flights:
         self._alone[hash(key)] = monotonic() + seconds
 
     def may_share(self, key: str) -> bool:
-        """Whether requests for ``key`` wait for one another."""
+        """Return whether requests for ``key`` wait for one another."""
         hashed = hash(key)
         until = self._alone.get(hashed)
         if until is None:

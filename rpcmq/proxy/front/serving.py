@@ -29,7 +29,7 @@ def content_length(head: ResponseHead) -> int | None:
 
 
 def is_bodiless(exchange: Exchange, head: ResponseHead) -> bool:
-    """Whether a response to this request has no body."""
+    """Return whether a response to this request has no body."""
     return exchange.request.method == b"HEAD" or head.status in (204, 304)
 
 

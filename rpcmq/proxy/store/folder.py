@@ -56,7 +56,7 @@ def is_stored(name: str) -> bool:
 
 
 def is_unfinished(name: str) -> bool:
-    """Whether a file of that name is a body that is still being written."""
+    """Return whether a file of that name is a body that is still being written."""
     return _UNFINISHED.fullmatch(name) is not None
 
 

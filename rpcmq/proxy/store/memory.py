@@ -62,7 +62,7 @@ class MemoryStore:
         return None if item is None else MemoryBody(item.body)
 
     def has(self, entry: StoredResponse) -> bool:
-        """Whether the body of ``entry`` is there."""
+        """Return whether the body of ``entry`` is there."""
         return self._item(entry) is not None
 
     def create(self, entry: StoredResponse) -> _MemoryWriter | None:

@@ -213,7 +213,7 @@ class MongoStore:
             return True
 
     def _was_purged(self, entry: StoredResponse) -> bool:
-        """Whether a purge came since the request of ``entry`` was sent; if so, it is removed again."""
+        """Return whether a purge came since the request of ``entry`` was sent; if so, it is removed again."""
         # Of longer ago the server has forgotten the purges.
         if time.time() - entry.requested_at <= PURGE_SECONDS:
             about = [

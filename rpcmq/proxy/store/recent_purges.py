@@ -50,7 +50,7 @@ class RecentPurges:
         return entry
 
     def may_be_stored(self, entry: StoredResponse) -> bool:
-        """Whether no purge came since the request of ``entry`` was sent that is, or may be, about it."""
+        """Return whether no purge came since the request of ``entry`` was sent that is, or may be, about it."""
         return entry.requested_at > self.forgotten_at and self.applied_to(entry) is entry
 
     def __iter__(self) -> Iterator[Purge]:

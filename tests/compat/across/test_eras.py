@@ -60,7 +60,7 @@ class Site(NamedTuple):
         return {host: service.run("manager.take()") for host, service in self.hosts.items()}
 
     def since(self, era: str) -> bool:
-        """Whether the era is this one or later."""
+        """Return whether the era is this one or later."""
         eras = ["cactus", "diablo", "essex", "folsom", "grizzly", "havana"]
         return eras.index(self.era) >= eras.index(era)
 

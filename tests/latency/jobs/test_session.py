@@ -165,7 +165,7 @@ class Run:
         return self.process.returncode, output.decode(), errors.decode()
 
     def java_ends(self) -> bool:
-        """Whether all of its Javas end."""
+        """Return whether all of its Javas end."""
         return all(select.select([java], [], [], PATIENCE)[0] for java in self._javas)
 
     def left(self) -> list[str]:

@@ -75,7 +75,7 @@ class Town:
         return dict(plug_in_of(self.net.router, "poison").row(self.net.now)["metrics"])
 
     def is_hooked(self) -> bool:
-        """Whether the router calls anybody about calls and casts."""
+        """Return whether the router calls anybody about calls and casts."""
         dispatch = self.net.router.dispatch
         return dispatch.deliveries.gate is not None or dispatch.deliveries.on_delivered is not None
 

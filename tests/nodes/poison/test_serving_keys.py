@@ -233,7 +233,7 @@ class Region(Village):
 
 @pytest.mark.parametrize("is_there_before", [True, False])
 def test_keys_of_consumers_at_other_routers_count(is_there_before: bool) -> None:
-    """Whether they serve when the first consumer dies, or come after it."""
+    """Return whether they serve when the first consumer dies, or come after it."""
     region = Region("good", "rogue")
     region.serve("rogue", 4)
     if is_there_before:

@@ -51,7 +51,7 @@ def read(ops: Process, tap: str) -> dict[str, Any]:
 
 
 def observed(net: Network) -> bool:
-    """Whether the router calls anybody about calls and casts."""
+    """Return whether the router calls anybody about calls and casts."""
     dispatch = net.router.dispatch
     hooks = (dispatch.deliveries.on_delivered, dispatch.requests.on_recorded, dispatch.requests.on_answered)
     assert len({hook is None for hook in hooks}) == 1

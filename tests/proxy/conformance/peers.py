@@ -210,7 +210,7 @@ def peer(name: str) -> str:
 
 
 def is_installed(name: str) -> bool:
-    """Whether the program of a peer is there."""
+    """Return whether the program of a peer is there."""
     return _program(PEERS[name][0]) is not None
 
 

@@ -144,7 +144,7 @@ class Adoption(MeshPart):
         return True
 
     def outlives(self, link: Link, request: Request) -> bool:
-        """Whether another router asks for ``request`` when this one has gone; ``link``: of its caller or owner."""
+        """Return whether another router asks for ``request`` once this one has gone; ``link``: of caller or owner."""
         if request.flags & _NOT_ADOPTED or not len(self._context.neighbours):
             return False
         return link.queue_type == MESH_TYPE or link.follows_mesh

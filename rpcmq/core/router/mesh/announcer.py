@@ -214,5 +214,5 @@ def _split(rows: list[Row]) -> tuple[list[Row], list[Row]]:
 
 
 def _has_room(link: Link) -> bool:
-    """Whether ``link`` takes more than it must be told at once."""
+    """Return whether ``link`` takes more than it must be told at once."""
     return link.route is not None and len(link.outbox) < _BACKLOG_MESSAGES and link.sent_bytes < _BACKLOG_BYTES

@@ -45,7 +45,7 @@ class AskedRouters:
         self._missed[neighbour.identity.id] = now, self._limits.pop(neighbour.link, None)
 
     def may_know(self, link: Link, place: PlaceKey) -> bool:
-        """Whether the neighbour at ``link`` can have messages for ``place``: nobody else is asked, or has a say."""
+        """Return whether the neighbour at ``link`` can have messages for ``place``: others have no say."""
         return _may_know(self._limits.get(link), place)
 
     def of(self, place: PlaceKey) -> list[Neighbour]:
@@ -57,7 +57,7 @@ class AskedRouters:
         return len(self.of(place)) + sum(_may_know(limits, place) for _, limits in self._missed.values())
 
     def have_told(self, question: Question, known: int = 0) -> bool:
-        """Whether enough routers have said which consumers they know.
+        """Return whether enough routers have said which consumers they know.
 
         Args:
             known: the number of routers that the sender knew of; 0: not told.
@@ -77,6 +77,6 @@ class AskedRouters:
 
 
 def _may_know(limits: LinkLimits | None, place: PlaceKey) -> bool:
-    """Whether a router whose link has ``limits`` (None: it has none) may have got messages for ``place``."""
+    """Return whether a router whose link has ``limits`` (None: it has none) may have got messages for ``place``."""
     address, is_group = place
     return limits is None or limits.may_get(address.encode(), is_group)

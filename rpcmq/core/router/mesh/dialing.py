@@ -99,7 +99,7 @@ class Dialing:
                     self._next_due = min(self._next_due, target.due)
 
     def _is_wanted(self, target: Target) -> bool:
-        """Whether ``target`` is to be dialled: there is no link to its router, or one that it can resume."""
+        """Return whether ``target`` is to be dialled: there is no link to its router, or one that it can resume."""
         peering = self._peerings.of_router(target.id) if target.id else None
         if target.is_relayed and self._context.route_to(target.id) is None:
             return False
@@ -184,7 +184,7 @@ class Dialing:
         self._node.act(Answer(route, self._peerings.hello(peering)))
 
     def is_resuming(self, peering: Peering) -> bool:
-        """Whether the link of ``peering`` is to go on where this router has said HELLO."""
+        """Return whether the link of ``peering`` is to go on where this router has said HELLO."""
         return bool(self._resuming.routes_of(peering))
 
     def goes_on_elsewhere(self, now: float, peering: Peering) -> None:
@@ -368,7 +368,7 @@ class Dialing:
         self._on_greeted(now)
 
     def _makes_way(self, now: float, route: bytes, target: Target, existing: Peering, other: MeshIdentity) -> bool:
-        """Whether the link that there is ends in favour of the one that ``target`` has led to."""
+        """Return whether the link that there is ends in favour of the one that ``target`` has led to."""
         same_life = existing.is_with(other)
         if existing.is_connected and same_life:
             if existing.target is not None or self._context.own.id > other.id:

@@ -63,11 +63,11 @@ class Interest(MeshPart):
     # --- knowledge for other parts -----------------------------------------------------------
 
     def has_converged(self, now: float) -> bool:
-        """Whether the addresses of all neighbours are known: an address without consumers has none anywhere."""
+        """Return whether the addresses of all neighbours are known: an address without consumers has none anywhere."""
         return self.learner.has_converged(now)
 
     def is_known(self, consumer: Consumer) -> bool:
-        """Whether another router knows ``consumer``, or there is none that could be told."""
+        """Return whether another router knows ``consumer``, or there is none that could be told."""
         return consumer not in self._unknown
 
     def acknowledged(self, neighbour: Neighbour) -> int:
@@ -249,7 +249,7 @@ class _Watcher(DirectoryWatcher):
         self._interest.place_changed(0.0, place)
 
     def keeps(self, now: float, place: Place) -> bool:
-        """Whether others know it. If each stays because of the other none ever goes: so this router's word ends now."""
+        """Return whether others know it. If each stayed for the other none would go: so this router's word ends now."""
         if not self._interest.learner.is_known(place):
             return False
         if place.registered_here:

@@ -92,7 +92,7 @@ class Learner:
         self.due = now
 
     def has_converged(self, now: float) -> bool:
-        """Whether each neighbour has told everything, or was given the time to."""
+        """Return whether each neighbour has told everything, or was given the time to."""
         patience = self._context.settings.mesh_recovery_seconds
         return all(source.is_complete or now >= source.since + patience for source in self._sources.values())
 
@@ -233,7 +233,7 @@ class Learner:
         self._places.set_remote(now, place, link, row.consumers, row.capacity)
 
     def _concerns(self, address: Address, group: str) -> bool:
-        """Whether an address, which is not known here, changes where messages go that are sent to a known one."""
+        """Return whether an address, not known here, changes where messages for a known one go."""
         if group:
             return self._directory.place_of(address) is not None
         if not address.server:
@@ -258,7 +258,7 @@ class Learner:
                 self._context.guarded(now, self._try_to_note, link, *place_of_key(each)[:2], state)
 
     def is_known(self, place: Topic | Server) -> bool:
-        """Whether a neighbour knows ``place``."""
+        """Return whether a neighbour knows ``place``."""
         return bool(len(self.table)) and bool(self.table.states(key_of(place)))
 
     def find_alias(self, now: float, address: Address) -> Server | None:

@@ -44,7 +44,7 @@ class LinkLimits:
         self._known: dict[tuple[bytes, bool, bool], bool] = {}
 
     def may_bring(self, block: bytes, is_group: bool = False) -> bool:
-        """Whether the other router may bring messages to the address ``block``.
+        """Return whether the other router may bring messages to the address ``block``.
 
         Raises:
             ProtocolError: the address is malformed.
@@ -52,7 +52,7 @@ class LinkLimits:
         return self._decide(block, is_group, True)
 
     def may_get(self, block: bytes, is_group: bool = False) -> bool:
-        """Whether messages to the address ``block`` may go to the other router."""
+        """Return whether messages to the address ``block`` may go to the other router."""
         return self._decide(block, is_group, False)
 
     def _decide(self, block: bytes, is_group: bool, is_in: bool) -> bool:

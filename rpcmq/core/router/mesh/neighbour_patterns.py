@@ -56,7 +56,7 @@ class NeighbourPatterns:
         return len(self._to_tell) + len(self._asked)
 
     def is_open(self, pattern: Pattern) -> bool:
-        """Whether it has not confirmed yet what it is, or will be, told of ``pattern``."""
+        """Return whether it has not confirmed yet what it is, or will be, told of ``pattern``."""
         return pattern in self._asked or pattern in self._to_tell
 
     def tell_all(self, patterns: dict[Pattern, int]) -> None:

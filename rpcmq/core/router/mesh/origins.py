@@ -18,7 +18,7 @@ _HEARD_SHARE = 0.5
 
 
 def is_forged(now: float, links: LinkTable, settings: Settings, message: bytes) -> bool:
-    """Whether ``message`` of another router has the origin of a process that is linked here.
+    """Return whether ``message`` of another router has the origin of a process that is linked here.
 
     A process that has gone on elsewhere may seem to be connected for a while: it was not heard for longer than
     processes that are here ever are. One that does not go on elsewhere is here while it is connected. One that has come

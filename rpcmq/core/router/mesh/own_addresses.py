@@ -47,7 +47,7 @@ def places_of(topic: Topic) -> list[Topic | Server]:
 
 
 def is_told(place: Topic | Server) -> bool:
-    """Whether ``place`` has a row: the consumers that name no server are those of the topic, or group, itself."""
+    """Return whether ``place`` has a row: consumers without a server are those of the topic, or group, itself."""
     return isinstance(place, Topic) or (bool(place.name) and not place.topic.group)
 
 
@@ -77,7 +77,7 @@ class OwnAddresses:
         return bool(self._marked)
 
     def is_marked(self, place: Topic | Server) -> bool:
-        """Whether the row of ``place`` may be out of date."""
+        """Return whether the row of ``place`` may be out of date."""
         return place in self._marked
 
     # --- changes -----------------------------------------------------------------------------

@@ -115,7 +115,7 @@ class MeshContext:
     dismiss: Callable[[float, Target], None] = lambda now, target: None
 
     def is_hop(self, neighbour: Neighbour) -> bool:
-        """Whether ``neighbour`` may pass on messages between other routers: its link is direct and has no limits."""
+        """Return whether ``neighbour`` may relay messages between other routers: its link is direct, without limits."""
         return not neighbour.is_relayed and neighbour.link not in self.limits
 
     def answer(self, route: bytes, message: bytes) -> None:
@@ -127,7 +127,7 @@ class MeshContext:
         self.node.act(Disconnect(route))
 
     def may_go_on(self, link: Link, reason: str) -> bool:
-        """Whether the process of ``link``, which has ended for ``reason``, may come back to a router of the mesh."""
+        """Return whether the process of ``link``, ended for ``reason``, may come back to a router of the mesh."""
         return reason != SAID_GOODBYE and link.follows_mesh and len(self.neighbours) > 0
 
 

@@ -72,7 +72,7 @@ class Peering:
         return self.route is not None and self.link.state is not LinkState.AWAY
 
     def is_with(self, other: MeshIdentity) -> bool:
-        """Whether ``other`` is the router at the other end, and in the same life."""
+        """Return whether ``other`` is the router at the other end, and in the same life."""
         known = self.identity
         return (known.name, known.incarnation, tuple(known.urls)) == (other.name, other.incarnation, other.urls)
 
@@ -101,7 +101,7 @@ class Peerings:
         return self._by_link.get(neighbour.link) if neighbour is not None else None
 
     def has_room(self, is_relayed: bool) -> bool:
-        """Whether another link may be made: 100 may be direct, and 1000 be there if the new one ``is_relayed``."""
+        """Return whether another link may be made: 100 may be direct, and 1000 there if the new one ``is_relayed``."""
         if is_relayed:
             return len(self) < MAX_ROUTERS
         return sum(not each.neighbour.is_relayed for each in self) < MAX_NEIGHBOURS

@@ -117,11 +117,11 @@ class _Beginning:
         self.offset = 0
 
     def goes_on_with(self, piece: Piece) -> bool:
-        """Whether ``piece`` is the next one."""
+        """Return whether ``piece`` is the next one."""
         return (piece.key, piece.kind, piece.offset, piece.total) == (self._key, self._kind, self.offset, self.total)
 
     def is_of(self, message: bytes) -> bool:
-        """Whether they are of the payload of ``message``."""
+        """Return whether they are of the payload of ``message``."""
         is_detached = message[LOW_FLAGS_AT] & Flag.DETACHED
         return bool(is_detached) and message[KEY] == self._key and message[KIND_AT] == self._kind
 

@@ -109,7 +109,7 @@ class Balance(MeshPart):
             self._plan(now, [takers[id] for id in destinations])
 
     def _may_take(self, now: float, neighbour: Neighbour) -> bool:
-        """Whether processes may be asked to go to ``neighbour``, which has been there for some time."""
+        """Return whether processes may be asked to go to ``neighbour``, which has been there for some time."""
         link = neighbour.link
         is_settled = now - link.since >= self._interval and not self._context.has_left(neighbour.identity.id)
         return neighbour.is_usable and is_settled and link not in self._context.limits and bool(_url_of(neighbour))
@@ -152,7 +152,7 @@ class Balance(MeshPart):
 
 
 def _is_counted(link: Link) -> bool:
-    """Whether ``link`` is one of a process that is connected, and may go on at other routers."""
+    """Return whether ``link`` is one of a process that is connected, and may go on at other routers."""
     is_process = link.queue_type == "roundrobin" and link.role != CONSUMER_ROLE
     return is_process and link.follows_mesh and link.route is not None
 

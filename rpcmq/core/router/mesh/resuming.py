@@ -31,7 +31,7 @@ class Resuming:
         self._peerings: dict[bytes, Peering] = {}
 
     def is_possible(self, peering: Peering, target: Target) -> bool:
-        """Whether the session of ``peering`` may be resumed on a connection that is made by way of ``target``."""
+        """Return whether the session of ``peering`` may be resumed on a connection made by way of ``target``."""
         if peering.link in self._context.limits:
             return False
         if target.is_relayed:

@@ -38,7 +38,7 @@ class RunReports(MeshPart):
         self.kinds = {Kind.RUNNER: self._note_runner}
 
     def neighbour_up(self, now: float, neighbour: Neighbour, resumed: bool) -> None:
-        """Whether it has a log is known from now on."""
+        """Return whether it has a log is known from now on."""
         if not resumed and neighbour.identity.logs:
             self._numbers[neighbour.link] = {}
             self._dispatch.on_forwarded_answered = self._answered

@@ -46,7 +46,7 @@ class UnreadRelays:
         return count.passed - count.read if count is not None and count.route == hop.route else 0
 
     def has_room(self, hop: Link) -> bool:
-        """Whether one more batch may be sent: whatever its size, or the longest could never be."""
+        """Return whether one more batch may be sent: whatever its size, or the longest could never be."""
         return self.of(hop) < self.most()
 
     def sent(self, hop: Link, size_bytes: int) -> None:

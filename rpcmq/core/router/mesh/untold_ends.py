@@ -131,7 +131,7 @@ class UntoldEnds(MeshPart):
 
 
 def _says_started(message: bytes) -> bool:
-    """Whether ``message`` tells that a consumer has ended a call whose answer could not be passed on."""
+    """Return whether ``message`` tells that a consumer has ended a call whose answer could not be passed on."""
     return message[KIND_AT] == _ERROR and ErrorBody.of(message).details.get("started") == "yes"
 
 

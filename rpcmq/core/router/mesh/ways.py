@@ -104,7 +104,7 @@ class Way:
         return True
 
     def _shares(self, ready: list[Sender]) -> bool:
-        """Whether the neighbour itself is to get a message of ``ready``, too; nothing then may go to it before."""
+        """Return whether the neighbour gets a message of ``ready`` itself, too; nothing may go to it before."""
         hop = self._hop
         if not (ready and hop.may_send and not hop.first_messages):
             return False

@@ -188,7 +188,7 @@ class Witness:
                 yield consumer
 
     def serves(self, consumer: Consumer | None, place: PlaceKey) -> bool:
-        """Whether ``consumer``, which is linked here, is one of ``place``: nobody else has a say about its messages."""
+        """Return whether ``consumer``, linked here, is one of ``place``: nobody else has a say about its messages."""
         found = self._context.places.find(*place)
         if consumer is None or found is None:
             return False
@@ -303,7 +303,7 @@ class Witness:
             link.send(pack(Kind.CANCEL, key=key, consumer=tag, hops=fence.stamp[0], attempt=fence.stamp[1]))
 
     def refuses(self, link: Link, key: bytes, stamp: bytes, topic: Topic) -> bool:
-        """Whether a later owner of an offered message is known here; then the one at ``link`` is told (``fence``).
+        """Return whether a later owner of an offered message is known; then the one at ``link`` is told (``fence``).
 
         Args:
             topic: the topic, or group, that it is offered for.

@@ -16,12 +16,12 @@ MOST_WORK_BYTES = (1 << 20) + (64 << 10)
 
 
 def is_work(request: Request) -> bool:
-    """Whether a queue server has asked, for an item."""
+    """Return whether a queue server has asked, for an item."""
     return request.destination.topic.address.exchange == _WORK
 
 
 def is_too_large(request: Request, answer: bytes) -> bool:
-    """Whether its caller is not to be given an answer of that size, whatever there is room for."""
+    """Return whether its caller is not to be given an answer of that size, whatever there is room for."""
     return size_of(answer) > MOST_WORK_BYTES and is_work(request)
 
 

@@ -232,7 +232,7 @@ class Deliveries:
             queue.requeue(request)
 
     def _may_be_elsewhere(self, request: Request) -> bool:
-        """Whether another router may own ``request`` by now: its sender may have gone there, and asked again."""
+        """Return whether another router may own ``request`` by now: its sender may have gone there, and asked again."""
         if request.flags & _SENT_ANYWAY:
             return False
         link = self._links.by_origin(request.key[ORIGIN_OF_KEY])
@@ -281,7 +281,7 @@ class Deliveries:
     # --- keys that are used twice ------------------------------------------------------------
 
     def _replaces(self, now: float, request: Request, old: Request) -> bool:
-        """Whether ``request`` replaces ``old``: a caller whose link had ended has come back and asks again."""
+        """Return whether ``request`` replaces ``old``: a caller whose link had ended has come back and asks again."""
         if not _is_deserted(old, request):
             return False
         # Late messages of the consumer about the earlier call must not be taken for this one.
@@ -363,7 +363,7 @@ class Deliveries:
 
 
 def _is_deserted(old: Request, request: Request) -> bool:
-    """Whether ``old`` is a call of an earlier link of the caller of ``request``, with the same handle."""
+    """Return whether ``old`` is a call of an earlier link of the caller of ``request``, with the same handle."""
     return old.is_call and request.is_call and old.reply_to is not request.reply_to
 
 

@@ -359,7 +359,7 @@ class Dispatch:
         return_undelivered_calls(now, self._links, self.requests, self._is_needed_by_running_work(Flag.NESTED))
 
     def _is_needed_by_running_work(self, flags: int) -> bool:
-        """Whether work begun before the drain may need this message to end: its handler waits for it.
+        """Return whether work begun before the drain may need this message to end: its handler waits for it.
 
         Any running handler counts: it may use its service's link or that of another client of its process.
         """

@@ -51,7 +51,7 @@ class HedgedEnds:
         self.on_disagreement: Callable[[Request, str, str], None] = lambda request, winner, other: None
 
     def outlives(self, request: Request, delivery: Delivery, outcome: int) -> bool:
-        """Whether ``request`` goes on although ``delivery`` has failed with ``outcome``: another consumer has it."""
+        """Return whether ``request`` goes on though ``delivery`` failed with ``outcome``: another consumer has it."""
         if delivery.earlier is None and request.delivery is delivery:
             return False
         hedge = request.hedged
@@ -109,7 +109,7 @@ class HedgedEnds:
             self._record(now, request, hedge, delivery, int(outcome))
 
     def _is_told_of(self, request: Request, hedge: Hedge, delivery: Delivery) -> bool:
-        """Whether the record of the call itself is about ``delivery``."""
+        """Return whether the record of the call itself is about ``delivery``."""
         if request.outcome is None or request.outcome in (_OK, _REMOTE_ERROR):
             return False
         if hedge.last is None:

@@ -229,7 +229,7 @@ def _method_of(destination: Destination) -> tuple[str, str, str]:
 
 
 def _is_free(destination: Destination, settings: Settings) -> bool:
-    """Whether calls to ``destination`` need no budget."""
+    """Return whether calls to ``destination`` need no budget."""
     name = destination.topic.address.topic
     return any(matches(pattern, name) for pattern in settings.hedge_unbounded)
 

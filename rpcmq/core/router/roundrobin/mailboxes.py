@@ -51,13 +51,13 @@ class Mailboxes:
         return True
 
     def has_room(self, queue: Queue[Request], size: int) -> bool:
-        """Whether ``queue`` takes another message of ``size`` bytes."""
+        """Return whether ``queue`` takes another message of ``size`` bytes."""
         return queue.has_room(size, self._settings.queue_max_messages, self._settings.queue_max_bytes)
 
     # --- casts behind a refused one ----------------------------------------------------------
 
     def stays_stalled(self, link: Link, request: Request) -> bool:
-        """Whether a cast of ``link`` that was refused before must come to that queue first; the sender is told."""
+        """Return whether a cast of ``link`` refused before must come to that queue first; the sender is told."""
         if request.destination.queue not in link.stalled or request.flags & Flag.CONFIRM:
             return False
         if self.unstall(link, request):

@@ -159,7 +159,7 @@ class RequestStreams:
 
 
 def has_begun(delivery: Delivery) -> bool:
-    """Whether the consumer has asked for the stream of the request: nobody else can be given that."""
+    """Return whether the consumer has asked for the stream of the request: nobody else can be given that."""
     try:
         return delivery.stream is not None
     except AttributeError:

@@ -89,7 +89,7 @@ class Recovery:
         return self._until
 
     def holds(self, now: float, link: Link, request: Request, flags: int) -> bool:
-        """Whether the cast ``request`` is held, as it is now, and everything that ``link`` casts after it."""
+        """Return whether the cast ``request`` is held, as it is now, and everything that ``link`` casts after it."""
         if not link.held:
             until = self._held_until(now, link, request, flags) if flags & _HELD else None
             if until is None:
@@ -113,7 +113,7 @@ class Recovery:
         return self._until if self._links.has_returned or not _is_consumed(request.destination) else None
 
     def awaits_consumer(self, now: float, request: Request) -> bool:
-        """Whether ``request``, which is mandatory and finds nobody, waits for a consumer to come back."""
+        """Return whether ``request``, which is mandatory and finds nobody, waits for a consumer to come back."""
         if not request.is_call:
             return False
         # A router does not know whom it had in an earlier life, nor whether there was one.
@@ -137,7 +137,7 @@ class Recovery:
     # --- what consumers had before -----------------------------------------------------------
 
     def is_delivered_already(self, key: bytes, topic: Topic) -> bool:
-        """Whether a consumer of ``topic`` (a topic or a group) had the cast from the router's previous life."""
+        """Return whether a consumer of ``topic`` (a topic or a group) had the cast from the router's previous life."""
         return bool(self._delivered_before) and key in self._delivered_before.get((topic.address, topic.group), ())
 
     def record_delivered(self, now: float, address: Address, group: str, keys: bytes) -> None:
@@ -223,6 +223,6 @@ class _Hold(NamedTuple):
 
 
 def _is_consumed(destination: Destination) -> bool:
-    """Whether somebody who is connected consumes it, or a group of it."""
+    """Return whether somebody who is connected consumes it, or a group of it."""
     topics: tuple[Destination | Topic, ...] = (destination, *destination.groups.values())
     return any(each.remotes or any(consumer.link.route is not None for consumer in each.consumers) for each in topics)

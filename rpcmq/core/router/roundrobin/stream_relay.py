@@ -158,7 +158,7 @@ def _credit_of(delivery: Delivery) -> StreamCredit:
 
 
 def _forwards_keepalive(caller: Link, message: bytes) -> bool:
-    """Whether to forward a keep-alive: dropping one loses nothing, queueing many costs memory."""
+    """Return whether to forward a keep-alive: dropping one loses nothing, queueing many costs memory."""
     if caller.is_full or len(caller.outbox) > _MAX_BEFORE_ALIVE:
         return False
     return not message[LOW_FLAGS_AT] & Flag.DETACHED or outgoing_bytes(caller) < _MAX_BYTES_BEFORE_ALIVE

@@ -55,7 +55,7 @@ def answer(number: int, code: str, given: str) -> None:
 
 
 def is_literal(value: object) -> bool:
-    """Whether ``value`` can be written."""
+    """Return whether ``value`` can be written."""
     try:
         ast.literal_eval(repr(value))
     except (SyntaxError, ValueError):

@@ -23,7 +23,7 @@ def link_routers(net: MeshNetwork, one: str, other: str) -> None:
 
 
 def is_direct(net: MeshNetwork, router: str, other: str) -> bool:
-    """Whether the link of ``router`` to ``other`` has a connection of its own, and answers."""
+    """Return whether the link of ``router`` to ``other`` has a connection of its own, and answers."""
     node = net.router_of(router)
     link = node.links.by_identity(other, MESH_TYPE)
     return link is not None and link.is_responsive and not node.mesh.neighbours.by_link[link].is_relayed

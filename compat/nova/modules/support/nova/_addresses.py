@@ -6,7 +6,7 @@ import ipaddress
 
 
 def is_valid_ipv4(address: str) -> bool:
-    """Whether it is an IPv4 address of four numbers."""
+    """Return whether it is an IPv4 address of four numbers."""
     try:
         ipaddress.IPv4Address(address)
     except ValueError:
@@ -15,7 +15,7 @@ def is_valid_ipv4(address: str) -> bool:
 
 
 def is_valid_ipv6(address: str) -> bool:
-    """Whether it is an IPv6 address."""
+    """Return whether it is an IPv6 address."""
     try:
         ipaddress.IPv6Address(address)
     except ValueError:
@@ -24,7 +24,7 @@ def is_valid_ipv6(address: str) -> bool:
 
 
 def is_valid_cidr(address: str) -> bool:
-    """Whether it is a network such as ``10.0.0.0/8``."""
+    """Return whether it is a network such as ``10.0.0.0/8``."""
     try:
         ipaddress.ip_network(address, strict=False)
     except ValueError:

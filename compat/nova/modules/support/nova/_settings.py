@@ -57,7 +57,7 @@ def forget_cached(conf: Any) -> None:
 
 
 def has(conf: Any, name: str, group: str | None) -> bool:
-    """Whether ``conf`` has an option."""
+    """Return whether ``conf`` has an option."""
     try:
         getattr(conf if group is None else getattr(conf, group), name)
     except Exception as error:

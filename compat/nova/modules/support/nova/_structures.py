@@ -79,7 +79,7 @@ def check_isinstance(obj: Any, cls: type) -> Any:
 
 
 def is_none_string(val: Any) -> bool:
-    """Whether it is text that says none."""
+    """Return whether it is text that says none."""
     return isinstance(val, str) and val.lower() == "none"
 
 

@@ -262,7 +262,7 @@ def get_admin_context_no_warnings() -> RequestContext:
 
 
 def is_user_context(context: Any) -> bool:
-    """Whether it is that of a user, who is no admin."""
+    """Return whether it is that of a user, who is no admin."""
     return bool(context) and not context.is_admin and bool(context.user_id and context.project_id)
 
 

@@ -121,7 +121,7 @@ class FlagValues(cfg.ConfigOpts):
     ClearDirty = ParseNewFlags
 
     def IsParsed(self) -> bool:
-        """Whether a command line was read."""
+        """Return whether a command line was read."""
         return self._state.args is not None
 
     def WasAlreadyParsed(self) -> bool:

@@ -47,7 +47,7 @@ class RPCClient:
         return client
 
     def can_send_version(self, version: str) -> bool:
-        """Whether the proxy's version cap lets ``version`` through."""
+        """Return whether the proxy's version cap lets ``version`` through."""
         return self.proxy.can_send_version(version)
 
     def call(self, ctxt: Any, method: str, **kwargs: Any) -> Any:

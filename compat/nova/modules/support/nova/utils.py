@@ -236,7 +236,7 @@ def generate_password(length: int | None = None, symbolgroups: Iterable[str] = D
 
 
 def strcmp_const_time(s1: str, s2: str) -> bool:
-    """Whether two texts are equal, in a time that does not say where they differ."""
+    """Return whether two texts are equal, in a time that does not say where they differ."""
     return hmac.compare_digest(s1.encode(), s2.encode())
 
 
@@ -326,7 +326,7 @@ def tempdir(**kwargs: Any) -> Iterator[str]:
 
 
 def service_is_up(service: Any) -> bool:
-    """Whether a service's row says that it reported within ``service_down_time`` seconds."""
+    """Return whether a service's row says that it reported within ``service_down_time`` seconds."""
     at = service["updated_at"] or service["created_at"]
     return bool(abs((utcnow() - at).total_seconds()) <= FLAGS.service_down_time)
 

@@ -347,7 +347,7 @@ _SEND_RPC_ENVELOPE = False
 
 
 def version_is_compatible(imp_version: str, version: str) -> bool:
-    """Whether what implements ``imp_version`` can serve a request for ``version``.
+    """Return whether what implements ``imp_version`` can serve a request for ``version``.
 
     The major numbers must agree; minor number and revision asked for must not be later than those there.
     """

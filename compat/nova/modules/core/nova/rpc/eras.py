@@ -8,5 +8,5 @@ _UP_TO = {era: frozenset(shim.ERAS[: at + 1]) for at, era in enumerate(shim.ERAS
 
 
 def since(era: str) -> bool:
-    """Whether the era in force is ``era`` or a later one."""
+    """Return whether the era in force is ``era`` or a later one."""
     return era in _UP_TO[shim.era()]

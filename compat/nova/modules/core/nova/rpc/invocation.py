@@ -59,7 +59,7 @@ def _by_dispatch(dispatch: Callable[..., Any], place: list[Any], args: dict[str,
 
 
 def _takes_namespace(dispatch: Callable[..., Any]) -> bool:
-    """Whether ``dispatch`` takes the namespace as its fourth argument."""
+    """Return whether ``dispatch`` takes the namespace as its fourth argument."""
     function = getattr(dispatch, "__func__", None)
     if function is None:
         return _has_fourth(dispatch, 4)

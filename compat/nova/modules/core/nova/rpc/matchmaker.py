@@ -38,7 +38,7 @@ class Binding:
     """Says which keys go to an exchange."""
 
     def test(self, key: str) -> bool:
-        """Whether ``key`` does."""
+        """Return whether ``key`` does."""
         raise NotImplementedError
 
 
@@ -83,7 +83,7 @@ class DirectBinding(Binding):
     """``topic.host``."""
 
     def test(self, key: str) -> bool:
-        """Whether ``key`` names a host."""
+        """Return whether ``key`` names a host."""
         return "." in key
 
 
@@ -91,7 +91,7 @@ class TopicBinding(Binding):
     """A bare topic."""
 
     def test(self, key: str) -> bool:
-        """Whether ``key`` names no host."""
+        """Return whether ``key`` names no host."""
         return "." not in key
 
 
@@ -99,7 +99,7 @@ class FanoutBinding(Binding):
     """``fanout~topic``."""
 
     def test(self, key: str) -> bool:
-        """Whether ``key`` is for all hosts."""
+        """Return whether ``key`` is for all hosts."""
         return key.startswith(_FANOUT)
 
 

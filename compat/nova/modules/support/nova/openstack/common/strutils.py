@@ -17,7 +17,7 @@ def int_from_bool_as_string(subject: Any) -> int:
 
 
 def bool_from_string(subject: Any, strict: bool = False) -> bool:
-    """Whether text such as ``yes`` means true.
+    """Return whether text such as ``yes`` means true.
 
     Raises:
         ValueError: with ``strict``, it means neither.

@@ -92,17 +92,17 @@ def _time_of(value: _Time | str) -> _Time:
 
 
 def is_older_than(before: _Time | str, seconds: float) -> bool:
-    """Whether ``before`` is more than ``seconds`` ago."""
+    """Return whether ``before`` is more than ``seconds`` ago."""
     return utcnow() - _time_of(before) > datetime.timedelta(seconds=seconds)
 
 
 def is_newer_than(after: _Time | str, seconds: float) -> bool:
-    """Whether ``after`` is more than ``seconds`` ahead."""
+    """Return whether ``after`` is more than ``seconds`` ahead."""
     return _time_of(after) - utcnow() > datetime.timedelta(seconds=seconds)
 
 
 def is_soon(dt: _Time, window: float) -> bool:
-    """Whether ``dt`` comes within ``window`` seconds."""
+    """Return whether ``dt`` comes within ``window`` seconds."""
     return normalize_time(dt) <= utcnow() + datetime.timedelta(seconds=window)
 
 

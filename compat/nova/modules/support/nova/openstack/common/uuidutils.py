@@ -12,7 +12,7 @@ def generate_uuid() -> str:
 
 
 def is_uuid_like(val: Any) -> bool:
-    """Whether it is one, in the usual form."""
+    """Return whether it is one, in the usual form."""
     try:
         return bool(str(uuid.UUID(val)) == val)
     except (TypeError, ValueError, AttributeError):

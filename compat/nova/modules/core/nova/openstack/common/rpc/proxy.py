@@ -51,7 +51,7 @@ class RpcProxy(proxy.RpcProxy):
         self.serializer = NoOpSerializer() if serializer is None else serializer
 
     def can_send_version(self, version: str) -> bool:
-        """Whether the cap lets through what needs ``version``."""
+        """Return whether the cap lets through what needs ``version``."""
         return not self.version_cap or rpc_common.version_is_compatible(self.version_cap, version)
 
     def _set_version(self, msg: dict[str, Any], vers: str | None) -> None:
