@@ -41,7 +41,7 @@ class GatheredChanges:
 
     @property
     def is_full(self) -> bool:
-        """Whether it is to go, and the next request goes with others."""
+        """True once it has as much as goes together: it is to be sent, and the next request goes with others."""
         return len(self._waiting) >= _MOST or self._size >= _MOST_BYTES
 
     @property

@@ -106,7 +106,7 @@ def test_a_file_that_is_cut_or_changed_is_put_aside_and_a_new_one_begun(written:
             made = NodeFile(str(written), "poison", 1 << 20, notes.append)
             assert made.keeper.rows == {} and made.keeper.size_bytes == 0 and notes == []
             made.start(lambda: None)
-            gevent.sleep(0)
+            eventually(notes.copy, 30)
             (note,) = notes
             assert note.event in ("node file damaged", "node file refused"), note
             made.close(30)
