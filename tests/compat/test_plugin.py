@@ -15,7 +15,9 @@ ROOT = Path(__file__).parents[2]
 
 def suite(cwd: Path, *arguments: str, plugin: bool = True) -> subprocess.CompletedProcess[str]:
     """Run pytest on what is in ``cwd``; warnings are errors."""
-    plugins = ["-p", "no:cacheprovider", *(["-p", "compat.nova.plugin"] if plugin else [])]
+    # Where xdist is installed, rerunfailures begins a thread in every run, which lives as long as the process.
+    plugins = ["-p", "no:cacheprovider", "-p", "no:rerunfailures"]
+    plugins += ["-p", "compat.nova.plugin"] if plugin else []
     return subprocess.run(
         [sys.executable, "-m", "pytest", *plugins, "-W", "error", "-rs", *arguments],
         cwd=cwd,
