@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import os
+import resource
 import signal
 import socket
 import sys
@@ -41,6 +42,9 @@ hypothesis.settings.register_profile("rpcmq", deadline=None, suppress_health_che
 hypothesis.settings.load_profile("rpcmq")
 
 
+#: Bytes of memory that a process of the suite has at most.
+_MAX_MEMORY = 4 << 30
+
 illegal_events.raise_illegal_events()
 check_states()
 
@@ -56,12 +60,23 @@ def no_illegal_events() -> Iterator[None]:
 def pytest_configure(config: pytest.Config) -> None:
     # A shell that starts the suite in the background has it ignore SIGINT, and all its children too.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    # A test that grows without end fails where it does so, before the kernel kills a worker for the machine's memory.
+    hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+    resource.setrlimit(resource.RLIMIT_DATA, (_MAX_MEMORY if hard < 0 else min(_MAX_MEMORY, hard), hard))
     # Where the checkout was installed before it had the entry point, or is only on the path.
     from rpcmq.testing import plugin
 
     manager = config.pluginmanager
     if not manager.is_registered(plugin):
         manager.register(plugin, "rpcmq")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_makereport(call: pytest.CallInfo[None]) -> None:
+    """Leave room for the report of a test that has had all the memory of the process."""
+    if call.excinfo is not None and call.excinfo.errisinstance(MemoryError):
+        hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+        resource.setrlimit(resource.RLIMIT_DATA, (hard, hard))
 
 
 @pytest.hookimpl(wrapper=True)
