@@ -6,6 +6,7 @@ import builtins
 import re
 import sys
 from collections.abc import Iterator
+from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from rpcmq import errors
 from rpcmq.adapters.settings import fields_of
 from rpcmq.config import ClientConfig, describe_fields
 from rpcmq.gateway.settings import GatewaySettings
+from rpcmq.proxy.settings import ProxySettings, SiteSettings
+from rpcmq.syslog.settings import SyslogSettings
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -23,12 +26,21 @@ NAMES = [str(path.relative_to(ROOT)) for path in DOCUMENTS]
 DECISIONS = ROOT / "docs" / "decisions"
 #: A word with one of them is a file.
 ENDINGS = ("key", "md", "py", "secret", "toml")
-ROUTER_KEYS = {info.key for info in describe_fields()}
+#: The settings of the router, and of the programs that have a file of their own.
+KEYS = {
+    *(info.key for info in describe_fields()),
+    *(info.key for settings in (GatewaySettings(), SyslogSettings()) for info in fields_of(settings, False)),
+    *(f"sites.{info.key}" for info in fields_of(SiteSettings(), False)),
+    *(
+        f"{each.name}.{info.key}"
+        for each in fields(ProxySettings)
+        if each.name not in ("certificates", "sites")
+        for info in fields_of(getattr(ProxySettings(), each.name), False)
+    ),
+}
 #: Stand for any file, where the layout of the tree is explained.
 PLACEHOLDERS = {"rpcmq/core/router/x.py", "tests/core/router/test_x.py"}
-#: Settings of programs that have a page of their own.
-OTHER_KEYS = {"docs/gateway.md": {info.key for info in fields_of(GatewaySettings(), False)}}
-SECTIONS = {key.partition(".")[0] for key in ROUTER_KEYS}
+SECTIONS = {key.partition(".")[0] for key in KEYS}
 
 
 def text_of(name: str) -> str:
@@ -105,7 +117,7 @@ def test_settings_that_are_named_exist(name: str) -> None:
     for quoted in quoted_in(name):
         section, dot, rest = quoted.partition(".")
         if dot and section in SECTIONS and re.fullmatch(r"[a-z_]+", rest) and rest not in ENDINGS:
-            assert quoted in ROUTER_KEYS | OTHER_KEYS.get(name, set()), f"{name} names the setting {quoted}"
+            assert quoted in KEYS, f"{name} names the setting {quoted}"
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -152,6 +164,15 @@ def test_client_settings_named_in_the_guarantees_exist() -> None:
     keys = {info.key for info in describe_fields(ClientConfig())}
 
     assert {"cast_window", "reconnect_max_seconds"} <= quoted_in("docs/guarantees.md") & keys
+
+
+def test_the_changelog_is_in_groups_of_short_entries() -> None:
+    unreleased = text_of("CHANGELOG.md").split("\n## ")[1]
+    added = unreleased.split("\n### Added\n")[1].split("\n### ")[0]
+    assert [line for line in added.split("\n#### ")[0].splitlines() if line.startswith("- ")] == []
+    entries = re.findall(r"^- .*(?:\n  .*)*", unreleased, re.MULTILINE)
+    assert len(entries) > 40 and len(set(entries)) == len(entries)
+    assert [entry for entry in entries if len(entry) > 600] == []
 
 
 def test_the_benchmarks_can_be_listed_without_what_they_need() -> None:
