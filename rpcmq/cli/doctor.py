@@ -82,7 +82,7 @@ def doctor_command(
     transport_url: str,
     timeout: float,
 ) -> int:
-    """Check versions, endpoints, keys, rights, payloads, clock and limits; say what to do about each.
+    """Check versions, endpoints, keys, rights, nodes and their files, payloads, clock and limits; say what to do.
 
     Settings are read as `rpcmq router` reads them. A running router (--router, RPCMQ_ROUTER, else the one that
     listens where the settings say) is asked what was used since its start, if this process has a key with the

@@ -34,7 +34,7 @@ def node_command() -> None:
 @connects
 @click.pass_obj
 def ls_command(state: State, installed: bool, timeout: float) -> int | None:
-    """List the nodes of the router, and why one is out.
+    """List the nodes of the router, and why one is out or keeps nothing in its file.
 
     The exit code is 1 if one is out. With keys this needs the right "admin" on "nodes".
     """
@@ -62,8 +62,9 @@ def _table(rows: list[dict[str, Any]]) -> Any:
     made = table("Nodes", *columns)
     for row in rows:
         cells = [row[name] for name in ("name", "type", "from", "state", "size_bytes", "max_bytes")]
-        counts = [f"{row['seconds']:.3f}", row["steps"], row["open_asks"], row["restarts"], row["why"]]
-        add_row(made, [*cells, *counts], "red" if row["state"] == "out" else "")
+        counts = [f"{row['seconds']:.3f}", row["steps"], row["open_asks"], row["restarts"]]
+        why = row["why"] or row.get("file_problem", "")
+        add_row(made, [*cells, *counts, why], "red" if row["state"] == "out" else "yellow" if why else "")
     return made
 
 

@@ -23,6 +23,7 @@ class Keeper:
         encoded: the rows, each a line of JSON: its name and an object.
         size_bytes: of all of them.
         changes: the number of changes until now.
+        problem: why they are not put on a disk at present; empty: they are.
         on_kept: is called with (now, problem) when all changes until now are on the disk, or could not be put there.
     """
 
@@ -31,6 +32,7 @@ class Keeper:
         self._wake = wake
         self.encoded: dict[str, bytes] = {}
         self.size_bytes = self.changes = 0
+        self.problem = ""
         self.on_kept: Callable[[float, str], None] = lambda now, problem: None
 
     @property

@@ -1,18 +1,13 @@
 """The file of a plugged-in node: its rows, written whole by a thread, and put in place of the file of before.
 
-Its first line is ``rpcmq-node-file``, the version of the format, the name of the node, and a digest of that and of the
-rows; then comes one line for each row. Whoever reads it sees the rows of one moment. A later version of the format
-has another number, and is left alone.
+Whoever reads it sees the rows of one moment.
 """
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import os
-import stat
 from collections.abc import Callable, Iterable
-from hashlib import blake2b
 from time import monotonic
 
 import gevent
@@ -22,22 +17,12 @@ from gevent.event import Event
 from rpcmq.core.router.actions import LogEvent
 from rpcmq.nodes.keeper import Keeper
 from rpcmq.nodes.plan import Plan
+from rpcmq.server.node_file_format import DamagedNodeFile, RefusedNodeFile, content_of, load, lock_of, next_of
 
 __all__ = ["NodeFile", "NodeFiles"]
 
-_MAGIC, _VERSION = b"rpcmq-node-file", 1
 #: Seconds between two writes at least, and after one that has failed.
 _PAUSE, _RETRY = 0.05, 5.0
-#: Bytes of the file beside its rows.
-_MAX_HEADER = 1_000
-
-
-class _Refused(Exception):
-    """The file is left as it is, and nothing is kept in this life."""
-
-
-class _Damaged(Exception):
-    """The file makes no sense."""
 
 
 class NodeFile:
@@ -65,13 +50,13 @@ class NodeFile:
         self.keeper = Keeper(max_bytes, self._changed.set)
         self._written = 0
         self._lock: int | None = None
-        self._problem = self._refusal = ""
+        self._refusal = ""
         self._writer: gevent.Greenlet[[Callable[[], None]], None] | None = None
         self._ends = False
         try:
             self._load()
-        except _Refused as error:
-            self._refusal = self._problem = str(error)
+        except RefusedNodeFile as error:
+            self._refusal = self.keeper.problem = str(error)
             self._note("node file refused", f"{error}; nothing is kept there")
 
     def start(self, wake: Callable[[], None]) -> None:
@@ -108,28 +93,22 @@ class NodeFile:
         """Read the file.
 
         Raises:
-            _Refused: it is left alone.
+            RefusedNodeFile: it is left alone.
         """
         try:
             self._take_lock()
         except BlockingIOError:
-            raise _Refused(f"{self._path}: another router has it") from None
+            raise RefusedNodeFile(f"{self._path}: another router has it") from None
         except OSError:
             pass  # there may be no directory yet: that is tried again when there is something to write
         try:
-            data = self._read()
-        except (FileNotFoundError, NotADirectoryError):
-            return
-        except OSError as error:
-            raise _Refused(f"{self._path}: {error.strerror}") from None
-        try:
-            self.keeper.restore(self._rows_of(data))
-        except (_Damaged, RecursionError, ValueError) as error:
+            load(self._path, self.node, self._max_bytes, self.keeper)
+        except DamagedNodeFile as error:
             self._put_aside(f"is damaged ({error})")
 
     def _take_lock(self) -> None:
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-        lock = os.open(f"{self._path}.lock", flags, 0o600)
+        lock = os.open(lock_of(self._path), flags, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -137,43 +116,12 @@ class NodeFile:
             raise
         self._lock = lock
 
-    def _read(self) -> bytes:
-        # A named pipe must not be waited for.
-        file = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
-        with open(file, "rb") as opened:
-            status, most = os.fstat(file), self._max_bytes + _MAX_HEADER
-            if not stat.S_ISREG(status.st_mode):
-                raise OSError(errno.EINVAL, "is no regular file")
-            if status.st_size > 2 * most:  # beside the rows, their ends
-                raise OSError(errno.EFBIG, f"is of {status.st_size} bytes; max_bytes = {self._max_bytes} may be")
-            return opened.read()
-
-    def _rows_of(self, data: bytes) -> list[bytes]:
-        """The lines of the rows.
-
-        Raises:
-            _Damaged: it is no such file, or not all of it.
-            _Refused: it is another node's, or of a later version.
-        """
-        header, _, body = data.partition(b"\n")
-        words = header.split(b" ")
-        if words[0] != _MAGIC or len(words) < 2 or not words[1].isdigit():
-            raise _Damaged("it does not begin as such a file does")
-        if int(words[1]) != _VERSION:
-            text = f"is of version {int(words[1])}, and this rpcmq knows {_VERSION}"
-            raise _Refused(f"{self._path}: {text}: use the one that has written it, or move it away")
-        if len(words) != 4 or words[3] != _digest(words[2], body):
-            raise _Damaged("its digest is another one")
-        if words[2] != self.node.encode():
-            raise _Refused(f"{self._path}: is of the node {words[2].decode(errors='replace')}")
-        return body.splitlines()
-
     def _put_aside(self, why: str) -> None:
         aside = f"{self._path}.damaged"
         try:
             os.replace(self._path, aside)
         except OSError as error:
-            raise _Refused(f"{self._path}: {why}, and cannot be put aside: {error.strerror}") from None
+            raise RefusedNodeFile(f"{self._path}: {why}, and cannot be put aside: {error.strerror}") from None
         self.keeper.encoded.clear()
         self.keeper.size_bytes = 0
         self._note(
@@ -200,28 +148,25 @@ class NodeFile:
             gevent.sleep(_PAUSE)
 
     def _tell(self, problem: str, wake: Callable[[], None]) -> None:
-        if problem != self._problem:
+        if problem != self.keeper.problem:
             if problem:
                 self._note("node file not written", f"{problem}; it is tried again")
             else:
                 self._note("node file written", f"{self._path} is written again")
-            self._problem = problem
+            self.keeper.problem = problem
         if not self._ends and (problem or self._written == self.keeper.changes):
             self.keeper.on_kept(monotonic(), problem)
             wake()
 
     def _write(self, lines: list[bytes]) -> str:
         """Put the rows ``lines`` in place of those of before, in a thread; return why that could not be done."""
-        begun = f"{self._path}.new"
-        body = b"".join(line + b"\n" for line in lines)
-        node = self.node.encode()
-        header = b" ".join((_MAGIC, b"%d" % _VERSION, node, _digest(node, body)))
+        begun = next_of(self._path)
         try:
             if self._lock is None:
                 self._take_lock()
             flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
             with open(os.open(begun, flags, 0o600), "wb") as file:
-                file.write(header + b"\n" + body)
+                file.write(content_of(self.node, lines))
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(begun, self._path)
@@ -262,7 +207,3 @@ class NodeFiles:
         """See :meth:`NodeFile.close`."""
         for each in self._files:
             each.close(seconds)
-
-
-def _digest(node: bytes, body: bytes) -> bytes:
-    return blake2b(node + b"\n" + body, digest_size=16).hexdigest().encode()
