@@ -73,7 +73,7 @@ class Checker:
         self._losses = Losses(self.bounds, disturbances, lives, sessions, self._accepted, self._dispatched)
         self._recoveries = Recoveries(self.bounds, disturbances, lives, self._works, self._callers)
         self._restarts = Restarts(self.bounds, disturbances)
-        self._payloads = Payloads(self.bounds, disturbances)
+        self._payloads = Payloads(disturbances)
         self._accounts = Accounts(disturbances)
         self._late_answers = LateAnswers(lives, self._works)
         self._judges: tuple[Judge, ...] = (

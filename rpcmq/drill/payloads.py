@@ -1,4 +1,4 @@
-"""Large payloads must arrive unchanged, and must not slow down later messages."""
+"""Large payloads must arrive unchanged, and no message may lie in a socket of a process that was not woken for it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from statistics import median
 
 from rpcmq.drill.disturbances import Disturbances
 from rpcmq.drill.history import Event, What
-from rpcmq.drill.promises import Bounds, Violation
+from rpcmq.drill.promises import Violation
 
 __all__ = ["Payloads"]
 
@@ -19,21 +19,25 @@ _LEAST = 20
 class Payloads:
     """Looks at what was sent and got, and at small calls of processes that have sent something large before.
 
-    Attributes:
-        after_large: the longest median of the times of such calls (seconds).
+    A wake-up that was lost costs each later call up to half a second: it is counted, and the times are a figure.
     """
 
-    def __init__(self, bounds: Bounds, disturbances: Disturbances) -> None:
-        self._bounds = bounds
+    def __init__(self, disturbances: Disturbances) -> None:
         self._disturbances = disturbances
         self._changed: list[Event] = []
+        #: The counts at the end of processes that have missed wake-ups.
+        self._missed: list[Event] = []
         #: Processes that have sent something large.
         self._large: set[str] = set()
         #: Id -> when a small call was submitted whose handler does not wait.
         self._quick: dict[str, float] = {}
         #: Process -> what such calls took.
         self._seconds: defaultdict[str, list[float]] = defaultdict(list)
-        self.after_large = 0.0
+
+    @property
+    def after_large(self) -> float:
+        """The longest median of the times of such calls (seconds); 0: there were too few."""
+        return max((median(each) for each in self._seconds.values() if len(each) >= _LEAST), default=0.0)
 
     def see(self, event: Event) -> None:
         """The next event."""
@@ -42,6 +46,9 @@ class Payloads:
                 self._large.add(event.process)
             elif event.fields["verb"] == "call" and event.fields.get("quick") and event.process in self._large:
                 self._quick[event.id] = event.at
+        elif event.what == What.COUNTED:
+            if event.fields.get("lost wakeups"):
+                self._missed.append(event)
         elif event.what in (What.START, What.END):
             if event.fields.get("changed"):
                 self._changed.append(event)
@@ -57,17 +64,10 @@ class Payloads:
             self._seconds[event.process].append(event.at - since)
 
     def violations(self) -> Iterator[Violation]:
-        """Report payloads that arrived changed, and processes that are slow."""
+        """Report payloads that arrived changed, and processes that missed wake-ups."""
         for event in self._changed:
             text = f"{event.process}: the payload of {event.id} is not the one that was sent"
             yield Violation("payload changed", text)
-        for process, seconds in self._seconds.items():
-            if len(seconds) < _LEAST:
-                continue
-            typical = median(seconds)
-            self.after_large = max(self.after_large, typical)
-            if typical > self._bounds.quick:
-                text = (
-                    f"half of the small calls of {process} took {typical:.3f} s and more after its first large payload"
-                )
-                yield Violation("slow after a large payload", text)
+        for event in self._missed:
+            text = f"{event.process} has missed {event.fields['lost wakeups']} wake-ups: messages waited in its sockets"
+            yield Violation("lost wake-ups", text)

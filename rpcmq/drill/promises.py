@@ -22,7 +22,6 @@ class Bounds:
         resume: absence after which a session is not resumed.
         noticed: how much later than ``unresponsive`` or ``lost`` a process may say that its router is silent.
         sent: how long a cast of a plain program may take to leave its process after the verb has returned.
-        quick: half of the small calls take less, whatever was sent before.
         parted: how long the link between two routers may be cut before either gives up what the other has.
         drain: how long a router that is stopped in order waits for what is under way.
     """
@@ -37,7 +36,6 @@ class Bounds:
     resume: float = 30.0
     noticed: float = 1.0
     sent: float = 0.5
-    quick: float = 0.15
     parted: float = 6.0
     drain: float = 30.0
 

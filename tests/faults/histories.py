@@ -112,8 +112,8 @@ def quick_calls(seconds: float, size: int = 70_000) -> list[Line]:
     return lines
 
 
-def counted(at: float, **fields: int) -> Line:
-    return at, "router", What.COUNTED, "", {name.replace("_", " "): count for name, count in fields.items()}
+def counted(at: float, process: str = "router", **fields: int) -> Line:
+    return at, process, What.COUNTED, "", {name.replace("_", " "): count for name, count in fields.items()}
 
 
 def verdict_on(*lines: Line, bounds: Bounds | None = None) -> Verdict:

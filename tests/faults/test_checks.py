@@ -172,10 +172,7 @@ HOLDS: dict[str, list[Line]] = {
         busy(0, 60), fault(1, "stop", "c"), declared(14, "quiet", "c"), healed(15, "stop", "c"),
     ],
     "quiet long after it was busy": [busy(0, 5), declared(60, "quiet", "c")],
-    "small calls beside large ones": quick_calls(0.05),
-    "small calls are late while the router is silent": [
-        *quick_calls(0.05)[:3], fault(1, "silence", "router"), *quick_calls(0.5)[3:], healed(99, "silence", "router"),
-    ],
+    "small calls beside large ones": [*quick_calls(0.25), counted(99, "c", lost_wakeups=0)],
     "casts to a topic that nobody has": [
         *misspelt(0), *misspelt(0, "c-2"), done(80), dropped(2, "c"), dropped(2), dropped_in_all(2),
     ],
@@ -379,7 +376,9 @@ BROKEN: dict[str, tuple[str, tuple[str, ...], list[Line]]] = {
         "payload changed", ("c-1",),
         [submit(0), start(0.1), (0.3, "c", What.END, "c-1", {"outcome": "ok", "of": "c-1", "changed": True})],
     ),
-    "slow for good after something large": ("slow after a large payload", ("c",), quick_calls(0.25)),
+    "a process that was not woken": (
+        "lost wake-ups", ("c", "2"), [*WELL, counted(9, lost_wakeups=0), counted(9, "c", lost_wakeups=2)],
+    ),
     "a drop that the router does not list": (
         "drops not accounted for", ("typo",),
         [*misspelt(0), *misspelt(0, "c-2"), done(80), dropped(2, "c"), dropped(1), dropped_in_all(1)],

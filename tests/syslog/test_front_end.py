@@ -228,13 +228,19 @@ class Away:
         return self._client.event_link()
 
 
+def without_router(client: Any, tcp: str, max_waiting_bytes: int) -> tuple[Away, FrontEnd]:
+    """A front end that has begun to listen, and its client."""
+    away = Away(client)
+    options = {"tcp.bind": tcp, "udp.bind": "127.0.0.1:0", "udp.max_waiting_bytes": max_waiting_bytes}
+    front_end = FrontEnd(away, load_settings(None, options))  # type: ignore[arg-type]
+    front_end.start()
+    return away, front_end
+
+
 def test_while_the_router_takes_none_tcp_waits_and_of_udp_what_has_no_room_is_lost(
     client: Any, heard: list[Any]
 ) -> None:
-    away = Away(client)
-    options = {"tcp.bind": "127.0.0.1:0", "udp.bind": "127.0.0.1:0", "udp.max_waiting_bytes": 10_000}
-    front_end = FrontEnd(away, load_settings(None, options))  # type: ignore[arg-type]
-    front_end.start()
+    away, front_end = without_router(client, "127.0.0.1:0", 10_000)
     with connected(front_end) as stream:
         stream.settimeout(None)
         sent = gevent.spawn(stream.sendall, counted(*(line(f"{n} " + "x" * 10_000) for n in range(2000))))
@@ -252,10 +258,7 @@ def test_while_the_router_takes_none_tcp_waits_and_of_udp_what_has_no_room_is_lo
 def test_while_the_router_takes_none_a_sender_of_little_loses_nothing_beside_one_of_much(
     client: Any, heard: list[Any]
 ) -> None:
-    away = Away(client)
-    options = {"tcp.bind": "", "udp.bind": "127.0.0.1:0", "udp.max_waiting_bytes": 50_000}
-    front_end = FrontEnd(away, load_settings(None, options))  # type: ignore[arg-type]
-    front_end.start()
+    away, front_end = without_router(client, "", 50_000)
 
     def counts(name: str) -> Any:
         return front_end.statistics()["udp"][name]
