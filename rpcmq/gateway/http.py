@@ -51,11 +51,6 @@ class HttpRequest:
     headers: Mapping[str, str] = field(default_factory=dict)
     rest: bytes = b""
 
-    @property
-    def is_websocket(self) -> bool:
-        """Whether it asks for a WebSocket."""
-        return "websocket" in words_of(self.headers.get("upgrade", ""))
-
 
 def words_of(value: str) -> list[str]:
     """Return the words between the commas of a header, in lower case."""

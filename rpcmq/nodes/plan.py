@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from rpcmq.nodes.keeper import Keeper
 from rpcmq.nodes.node import Node
 
 __all__ = ["Plan", "row_of"]
@@ -34,8 +35,8 @@ class Plan:
     file: str = ""
 
 
-def row_of(plan: Plan) -> dict[str, Any]:
-    """The node as operators see it, as far as its plan says it."""
+def row_of(plan: Plan, keeper: Keeper | None) -> dict[str, Any]:
+    """The node as operators see it, as far as its plan and what it keeps say it."""
     return {
         "name": plan.name,
         "type": plan.type_name,
@@ -43,5 +44,6 @@ def row_of(plan: Plan) -> dict[str, Any]:
         "max_bytes": plan.max_bytes,
         "max_seconds": plan.max_seconds,
         "file": plan.file,
+        "file_problem": keeper.problem if keeper is not None else "",
         "kinds": [f"{kind:#04x}" for kind in plan.make.kinds],
     }

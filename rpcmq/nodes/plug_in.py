@@ -292,10 +292,9 @@ class PlugIn(NodeType):
 
     def row(self, now: float) -> dict[str, Any]:
         """The node as the view ``nodes`` shows it."""
-        return row_of(self.plan) | {
+        return row_of(self.plan, self._keeper) | {
             "state": "out" if self.out else "in",
             "why": self.out,
-            "file_problem": self._keeper.problem if self._keeper is not None else "",
             "out_seconds": round(now - self.out_since, 3) if self.out else None,
             "open_asks": len(self._asks),
             "size_bytes": self.size_bytes,

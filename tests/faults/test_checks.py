@@ -426,6 +426,13 @@ def test_lost_doubled_and_misrouted_are_counted():
     assert (verdict.lost, verdict.doubled, verdict.misrouted) == (1, 1, 1) and not verdict.ok
 
 
+def test_small_calls_after_a_large_payload_are_a_figure_but_for_those_beside_a_fault():
+    assert verdict_on(*quick_calls(0.25)).after_large == pytest.approx(0.25)
+    silent = [fault(15.5, "silence", "router"), *quick_calls(5.0)[-42:], healed(99, "silence", "router")]
+    verdict = verdict_on(*quick_calls(0.25)[:-42], *silent)
+    assert verdict.ok and verdict.after_large == 0, "those that are left are too few for a median"
+
+
 def test_what_is_broken_is_known_at_once():
     checker = Checker()
     for line in (*WELL, end(0.4)):

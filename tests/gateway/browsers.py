@@ -62,9 +62,6 @@ class Browser:
     def send_text(self, text: str) -> None:
         self.socket.sendall(self._websocket.text(text.encode()))
 
-    def say_close(self) -> None:
-        self.socket.sendall(self._websocket.close(1000, ""))
-
     def hello(self, token: str) -> dict[str, Any]:
         self.send(op="hello", version=1, token=token, client="a test")
         return self.next()

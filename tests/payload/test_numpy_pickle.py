@@ -148,10 +148,6 @@ def record(fields: Any, flags: int = 16) -> Calls:
     return Calls(numpy.dtype, "V8", False, True, state=(3, "|", None, ("a",), fields, 8, 1, flags))
 
 
-def of_eight(described: Any) -> Calls:
-    return Calls(FROMBUFFER, bytearray(8), described, (1,), "C")
-
-
 def dtype(kind: str = "f8", state: Any = (3, "<", None, None, None, -1, -1, 0)) -> Calls:
     return Calls(numpy.dtype, kind, False, True, state=state)
 

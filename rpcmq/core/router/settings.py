@@ -37,7 +37,6 @@ class Settings:
     #: Not empty: its queue server outlives it, and must not lose sight of what workers have.
     queue_dir: str = _of("queue.dir")
     mesh_dial: str = _of("mesh.dial")
-    mesh_advertise: tuple[str, ...] = _of("mesh.advertise")
     mesh_domains: tuple[str, ...] = _of("mesh.domains")
     mesh_recovery_seconds: float = _of("mesh.recovery_seconds")
     mesh_return_seconds: float = _of("mesh.return_seconds")

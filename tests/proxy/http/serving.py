@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -71,8 +70,3 @@ def serving(
         yield Served(server, address)
     finally:
         server.stop(SECONDS)
-
-
-def shut_writing(sock: Any) -> None:
-    """Say that nothing more comes."""
-    sock.shutdown(socket.SHUT_WR)
