@@ -63,7 +63,9 @@ class Ask:
             ProtocolError: it is none, or has more than ``max_bytes``. What ``take`` raises of these goes to the sender.
         """
         if len(self.payload) > max_bytes:
-            raise ProtocolError(f"an ask of {len(self.payload)} bytes; {max_bytes} may be", self.peer._node)
+            raise ProtocolError(
+                f"an ask of {len(self.payload)} bytes; at most {max_bytes} are allowed", self.peer._node
+            )
         try:
             asked = json.loads(self.payload)
         except (ValueError, RecursionError):

@@ -45,7 +45,7 @@ def answer_of(node: Node, now: float, name: str, peer: Peer, arguments: Mapping[
     answer = dict(node.control(now, name, peer, arguments))
     size = len(json.dumps(answer))
     if size > _MAX_ANSWER_BYTES:
-        raise ValueError(f"the answer of control {name!r} has {size} bytes; {_MAX_ANSWER_BYTES} may be")
+        raise ValueError(f"the answer of control {name!r} has {size} bytes; at most {_MAX_ANSWER_BYTES} are allowed")
     return NodeAnswer(value=answer)
 
 
@@ -62,7 +62,7 @@ def stop_of(node: Node, passage: Passage) -> tuple[str, dict[str, Any]] | None:
         raise TypeError(f"stops() has returned {stop!r:.100}: expected a Stop, or None")
     details = dict(stop.details)
     if (size := len(json.dumps(details))) > _MAX_DETAILS_BYTES:
-        raise ValueError(f"the details of a Stop have {size} bytes; {_MAX_DETAILS_BYTES} may be")
+        raise ValueError(f"the details of a Stop have {size} bytes; at most {_MAX_DETAILS_BYTES} are allowed")
     return stop.text[:_MAX_TEXT], details
 
 
@@ -76,7 +76,7 @@ def rows_of(rows: Iterator[Mapping[str, Any]]) -> list[dict[str, Any]]:
     for row in some:
         size = len(json.dumps(row))
         if size > _MAX_ROW_BYTES:
-            raise ValueError(f"a row of a view has {size} bytes; {_MAX_ROW_BYTES} may be")
+            raise ValueError(f"a row of a view has {size} bytes; at most {_MAX_ROW_BYTES} are allowed")
     return some
 
 
@@ -88,7 +88,7 @@ def numbers_of(node: Node) -> dict[str, float]:
     """
     found = dict(node.metrics())
     if len(found) > _MAX_METRICS:
-        raise ValueError(f"{len(found)} metrics; {_MAX_METRICS} may be")
+        raise ValueError(f"{len(found)} metrics; at most {_MAX_METRICS} are allowed")
     for name, value in found.items():
         if not isinstance(name, str) or isinstance(value, bool) or not isinstance(value, int | float):
             raise TypeError(f"metrics(): {name!r:.100} = {value!r:.100} is no number with a name")

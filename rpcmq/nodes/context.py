@@ -75,7 +75,7 @@ class Context:
         """
         told = {f"node_{name}" if name in _TAKEN else str(name): value for name, value in (fields or {}).items()}
         if (size := len(json.dumps(told))) > _MAX_FIELDS_BYTES:
-            raise ValueError(f"fields of {size} bytes; {_MAX_FIELDS_BYTES} may be")
+            raise ValueError(f"fields of {size} bytes; at most {_MAX_FIELDS_BYTES} are allowed")
         if self._events.take(now):
             self.events_left_out += 1
             return

@@ -41,7 +41,7 @@ class Guards:
             ValueError: the node guards as many as it may.
         """
         if len(self._topics) >= _MAX_TOPICS:
-            raise ValueError(f"{len(self._topics)} topics are guarded; {_MAX_TOPICS} may be")
+            raise ValueError(f"{len(self._topics)} topics are guarded; at most {_MAX_TOPICS} are allowed")
         self._topics.add((exchange, topic))
         if self._roundrobin is not None:
             self._roundrobin.gates.add(self)

@@ -57,11 +57,12 @@ class Keeper:
         line = json.dumps([name, dict(row)], allow_nan=False, separators=(",", ":")).encode()
         if len(line) > _MAX_ROW_BYTES or len(name) > _MAX_NAME:
             raise ValueError(
-                f"a row of {len(line)} bytes; {_MAX_ROW_BYTES} may be, and {_MAX_NAME} letters of its name"
+                f"a row of {len(line)} bytes whose name has {len(name)} characters; at most {_MAX_ROW_BYTES} bytes "
+                f"and {_MAX_NAME} characters are allowed"
             )
         size_bytes = self.size_bytes - len(self.encoded.get(name, b"")) + len(line)
         if size_bytes > self._max_bytes:
-            raise ValueError(f"rows of {size_bytes} bytes; max_bytes = {self._max_bytes} may be")
+            raise ValueError(f"rows of {size_bytes} bytes exceed max_bytes = {self._max_bytes}")
         if self.encoded.get(name) != line:
             self.encoded[name], self.size_bytes = line, size_bytes
             self._note_change()

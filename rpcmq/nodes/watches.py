@@ -39,7 +39,7 @@ class Watches:
             ValueError: the node watches as many as it may.
         """
         if len(self._topics) >= _MAX_TOPICS:
-            raise ValueError(f"{len(self._topics)} topics are watched; {_MAX_TOPICS} may be")
+            raise ValueError(f"{len(self._topics)} topics are watched; at most {_MAX_TOPICS} are allowed")
         self._topics.add((exchange, topic))
         if self._roundrobin is not None:
             self._roundrobin.observers.add(self)

@@ -76,7 +76,7 @@ def _read(path: str, max_bytes: int) -> bytes:
         if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, "is no regular file")
         if status.st_size > 2 * most:  # beside the rows, their ends
-            raise OSError(errno.EFBIG, f"is of {status.st_size} bytes; max_bytes = {max_bytes} may be")
+            raise OSError(errno.EFBIG, f"has {status.st_size} bytes; max_bytes = {max_bytes}")
         return opened.read()
 
 

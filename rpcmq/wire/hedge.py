@@ -56,7 +56,7 @@ class HedgeTerms(NamedTuple):
             raise ProtocolError(f"HEDGE needs {_TERMS.size} bytes of terms and nothing else", "length")
         consumers, percentile, flags, delay_us = _TERMS.unpack(payload)
         if not 2 <= consumers <= MOST_CONSUMERS:
-            raise ProtocolError(f"HEDGE for {consumers} consumers; 2 to {MOST_CONSUMERS} may be", "hedge")
+            raise ProtocolError(f"HEDGE for {consumers} consumers; 2 to {MOST_CONSUMERS} are allowed", "hedge")
         if percentile and percentile not in PERCENTILES:
             raise ProtocolError(f"HEDGE after percentile {percentile}; known: {PERCENTILES}", "hedge")
         if delay_us > LONGEST_DELAY * 1e6:

@@ -88,7 +88,9 @@ class Queries:
             asked = self._asked[link] = deque()
             self._turns.append(link)
         if len(asked) >= MAX_ASKED:
-            text = f"{len(asked)} views that this process asked for are still to be made; {MAX_ASKED} may be"
+            text = (
+                f"{len(asked)} views that this process asked for are still to be made; at most {MAX_ASKED} are allowed"
+            )
             self._refuse(link, key, text)
             return
         asked.append((key, what))

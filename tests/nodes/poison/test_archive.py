@@ -258,7 +258,7 @@ def test_where_there_is_no_room_it_is_quarantined_and_said() -> None:
     disks = Disks(max_bytes=100)
     disks.quarantine()
     assert [each["state"] for each in disks.rows()] == ["quarantined"]
-    assert "max_bytes = 100 may be" in disks.log("not kept")[0]
+    assert "exceed max_bytes = 100" in disks.log("not kept")[0]
     assert not plug_in_of(disks.net.router, "poison").out
 
 

@@ -63,7 +63,7 @@ class NodeNews(MeshPart):
         neighbours = [each for each in self._context.neighbours if self._takes(each)]
         message = NodeNewsBody(node=node, news=news).message()
         if (size := size_of(message)) > MAX_NEWS_BYTES:
-            raise ValueError(f"news of {size} bytes; {MAX_NEWS_BYTES} may be")
+            raise ValueError(f"news of {size} bytes; at most {MAX_NEWS_BYTES} are allowed")
         for each in neighbours:
             if not router or each.name == router:
                 each.link.send(message)
@@ -78,7 +78,7 @@ class NodeNews(MeshPart):
         if neighbour is None or not self._takes(neighbour):
             raise ProtocolError(f"kind {message[KIND_AT]:#04x} over a link with limits", "kind")
         if (size := size_of(message)) > MAX_NEWS_BYTES:
-            raise ProtocolError(f"NODE_NEWS of {size} bytes; {MAX_NEWS_BYTES} may be", "size")
+            raise ProtocolError(f"NODE_NEWS of {size} bytes; at most {MAX_NEWS_BYTES} are allowed", "size")
         body = NodeNewsBody.of(message)
         reader = self.readers.get(body.node)
         if reader is not None:

@@ -57,7 +57,7 @@ class Settlements:
         if rest:
             raise ProtocolError(f"SETTLE of {len(payload)} bytes is no multiple of {SETTLEMENT.size}", "length")
         if count > MAX_SETTLEMENTS:
-            raise ProtocolError(f"SETTLE of {count} records; {MAX_SETTLEMENTS} may be", "length")
+            raise ProtocolError(f"SETTLE of {count} records; at most {MAX_SETTLEMENTS} are allowed", "length")
         # As many steps as microseconds, about.
         requests.turns.spent += count
         consumer = link.consumers.get(message[CONSUMER_AT])
