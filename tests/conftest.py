@@ -43,7 +43,7 @@ hypothesis.settings.load_profile("rpcmq")
 
 
 #: Bytes of memory that a process of the suite has at most.
-_MAX_MEMORY = 4 << 30
+_MAX_MEMORY = 6 << 30
 
 illegal_events.raise_illegal_events()
 check_states()

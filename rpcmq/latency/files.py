@@ -86,8 +86,10 @@ def read_regular(path: Path, most: int, *, follow: bool = False) -> bytes:
     """
     with open_regular(path, follow=follow) as file:
         size = os.fstat(file.fileno()).st_size
-        # It may grow while being read; too large files are not read at all.
-        content = file.read(most + 1) if size <= most else b""
+        # Too large files are not read at all. To ask for ``most`` would allocate as much, however small the file is.
+        content = file.read(size + 1) if size <= most else b""
+        if len(content) > size:  # it grows while being read
+            content += file.read(most + 1 - len(content))
     if max(size, len(content)) > most:
         raise Unsuitable(errno.EFBIG, f"has {max(size, len(content))} bytes, more than {most}", str(path))
     return content
