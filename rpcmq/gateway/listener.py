@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from itertools import chain
 from time import monotonic
 from typing import Any
 
@@ -73,13 +74,24 @@ def send_refusal(sock: Any, error: BadRequest) -> None:
     sock.sendall(answer(error.status, f"{error}\n".encode(), more=error.headers.items()))
 
 
-def send_page(sock: Any, page: Page, head_only: bool) -> None:
-    """Answer a request with a file."""
+def send_page(sock: Any, page: Page, head_only: bool, stalled_seconds: float) -> None:
+    """Answer a request with a file, however long that takes.
+
+    Args:
+        stalled_seconds: in which the other side must take each piece of it.
+
+    Raises:
+        OSError: it does not, or the connection is broken.
+    """
     headers = [("Content-Length", str(page.size))]
-    sock.sendall(answer(200, content_type=page.content_type, more=headers))
-    if not head_only:
-        for chunk in page.chunks():
-            sock.sendall(chunk)
+    pieces = chain([answer(200, content_type=page.content_type, more=headers)], () if head_only else page.chunks())
+    for piece in pieces:
+        try:
+            with gevent.Timeout(stalled_seconds, TimeoutError):
+                sock.sendall(piece)
+        except TimeoutError:
+            text = f"a page was not taken within times.stalled_seconds = {stalled_seconds:g}"
+            raise ConnectionAbortedError(text) from None
 
 
 def end_connection(sock: Any) -> None:

@@ -25,7 +25,7 @@ from rpcmq.gateway.listener import end_connection, listen, read_request, send_pa
 from rpcmq.gateway.messages import MessageCodec
 from rpcmq.gateway.operations import Operations
 from rpcmq.gateway.outbox import Outbox, Total
-from rpcmq.gateway.pages import Pages
+from rpcmq.gateway.pages import Page, Pages
 from rpcmq.gateway.session import Session, SessionLimits
 from rpcmq.gateway.settings import GatewaySettings
 from rpcmq.gateway.statistics_pages import StatisticsPages
@@ -196,26 +196,31 @@ class Gateway:
                 self._addresses.give_back(address)
 
     def _serve_one(self, sock: Any, address: str) -> None:
-        with gevent.Timeout(self._settings.times.handshake_seconds, TimeoutError):
+        times = self._settings.times
+        page = connection = None
+        with gevent.Timeout(times.handshake_seconds, TimeoutError):
             try:
                 request = read_request(sock)
                 if request is None:
                     return
                 self._gate.check(request)
                 if request.path != self._settings.listen.path:
-                    self._send_file(sock, request)
-                    return
-                connection = self._open(sock, request, address)
+                    page = self._find_page(request)
+                else:
+                    connection = self._open(sock, request, address)
             except BadRequest as error:
                 self._refused[f"HTTP {error.status}"] += 1
                 self._log.warning(f"HTTP {error.status}", f"{address} was refused: {error}")
                 send_refusal(sock, error)
                 end_connection(sock)
                 return
-        with self._place(connection):
-            reason = connection.run(request.rest)
-        self._ended[connection.end_kind] += 1
-        self._plain_log.debug("connection of %s has ended: %s", connection.peer, reason)
+        if page is not None:
+            send_page(sock, page, request.method == "HEAD", times.stalled_seconds)
+        elif connection is not None:
+            with self._place(connection):
+                reason = connection.run(request.rest)
+            self._ended[connection.end_kind] += 1
+            self._plain_log.debug("connection of %s has ended: %s", connection.peer, reason)
         end_connection(sock)
 
     def _open(self, sock: Any, request: HttpRequest, peer: str) -> Connection:
@@ -379,10 +384,9 @@ class Gateway:
 
     # --- pages -------------------------------------------------------------------------------
 
-    def _send_file(self, sock: Any, request: HttpRequest) -> None:
+    def _find_page(self, request: HttpRequest) -> Page:
         page = self._pages.find(request.path)
         if page is None:
             raise BadRequest(404, f"there is no page {request.path[:200]}")
         self._counts["pages"] += 1
-        send_page(sock, page, request.method == "HEAD")
-        end_connection(sock)
+        return page

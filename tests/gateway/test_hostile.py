@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from time import monotonic
 from typing import Any
 
@@ -234,3 +235,20 @@ def test_connections_come_and_go_and_leave_nothing(gateway: Gateway, token: str,
     shown = gateway.statistics()
     assert (shown["requests"], shown["subscriptions"], shown["patterns"], shown["outgoing_bytes"]) == (0, 0, 0, 0)
     eventually(lambda: len(os.listdir("/proc/self/fd")) < before + 20)
+
+
+def test_a_page_may_take_longer_than_a_handshake_but_not_stand_still(start: Start, tmp_path: Path) -> None:
+    body = os.urandom(24 * MIB)
+    (tmp_path / "large.bin").write_bytes(body)
+    gateway = start(times__handshake_seconds=0.5, times__stalled_seconds=2.0, pages__folder=str(tmp_path))
+    request = b"GET /large.bin HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with socket.create_connection(address_of(gateway), SECONDS) as slow:
+        slow.sendall(request)
+        data = b""
+        while piece := slow.recv(MIB):
+            data += piece
+            gevent.sleep(0.05)
+        assert data.partition(b"\r\n\r\n")[2] == body
+    with socket.create_connection(address_of(gateway), SECONDS) as stuck:
+        stuck.sendall(request)
+        eventually(lambda: gateway.statistics()["refused"].get("broken") == 1, SECONDS)

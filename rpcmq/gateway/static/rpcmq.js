@@ -22,6 +22,8 @@ const MAX_DEPTH = 90;
 const GRACE = 5;
 const FIRST_PAUSE = 0.2;
 const LONGEST_PAUSE = 15;
+/** Seconds of the longest timer: one that is longer would be over at once. */
+const LONGEST_TIMEOUT = 2_147_483;
 
 // --- errors --------------------------------------------------------------------------------------
 
@@ -316,6 +318,10 @@ function checkOptions(verb, options) {
     if (!OPTIONS[verb].includes(name)) {
       throw new UsageError(`${verb}: the option '${name}' is unknown; known: ${OPTIONS[verb].join(", ")}`);
     }
+  }
+  const { timeout } = options;
+  if (timeout !== undefined && timeout !== null && !(typeof timeout === "number" && timeout > 0)) {
+    throw new UsageError(`${verb}: timeout is a number of seconds above 0, not ${String(timeout)}`);
   }
 }
 
@@ -686,7 +692,7 @@ export class Client extends EventTarget {
    * @returns {Promise<any>}
    */
   call(topic, method, args = {}, options = {}) {
-    const timeout = options.timeout ?? this.timeout;
+    const timeout = this.secondsOf(options);
     const { idempotent, mandatory } = options;
     const progress = options.onProgress ? true : undefined;
     const about = { ...common(topic, method, args, options), timeout, idempotent, mandatory, progress };
@@ -742,7 +748,7 @@ export class Client extends EventTarget {
    * @returns {Stream}
    */
   stream(topic, method, args = {}, options = {}) {
-    const timeout = options.timeout ?? this.timeout;
+    const timeout = this.secondsOf(options);
     const credit = Math.max(1, Math.min(1000, Math.floor(options.credit ?? 8)));
     const about = { ...common(topic, method, args, options), timeout, credit, mandatory: options.mandatory };
     const stream = new Stream(this, this.message("stream", about, options), options);
@@ -759,7 +765,7 @@ export class Client extends EventTarget {
    */
   async subscribe(pattern, options = {}) {
     const subscription = new Subscription(this, this.message("subscribe", { pattern }, options), options);
-    this.begin(subscription, options.timeout ?? this.timeout);
+    this.begin(subscription, this.secondsOf(options));
     await subscription.ready;
     return subscription;
   }
@@ -781,10 +787,15 @@ export class Client extends EventTarget {
    * @param {number} [timeout]
    * @returns {Promise<any>}
    */
-  async single(op, about, options, timeout = options.timeout ?? this.timeout) {
+  async single(op, about, options, timeout = this.secondsOf(options)) {
     const request = new Single(this, this.message(op, about, options), options);
     this.begin(request, timeout);
     return request.promise;
+  }
+
+  /** @param {Options} options */
+  secondsOf(options) {
+    return Math.min(options.timeout ?? this.timeout, LONGEST_TIMEOUT);
   }
 
   /**

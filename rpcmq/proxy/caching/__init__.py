@@ -21,7 +21,7 @@ from rpcmq.proxy.caching.decisions import (
     plan_size,
 )
 from rpcmq.proxy.caching.entry import MalformedEntry, StoredResponse
-from rpcmq.proxy.caching.keys import cache_key, url_key
+from rpcmq.proxy.caching.keys import cache_key, key_prefix, url_key
 from rpcmq.proxy.caching.lookup import decide, follow
 from rpcmq.proxy.caching.policy import CachePolicy
 from rpcmq.proxy.caching.purge import MalformedPurge, Purge, PurgeKind
@@ -49,6 +49,7 @@ __all__ = [
     "decide",
     "fail",
     "follow",
+    "key_prefix",
     "plan_size",
     "receive",
     "url_key",

@@ -12,6 +12,8 @@ _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _MONTH = "(" + "|".join(_MONTHS) + ")"
 _TIME = r"([0-2][0-9]):([0-5][0-9]):([0-6][0-9])"
+#: Characters of the longest date, "Wednesday, 02-Sep-26 10:00:00 GMT", and some more; clients send dates of any length.
+_LONGEST = 40
 # A cache matches dates in any case, though they are written in one (RFC 9111 section 4.2).
 _IMF = re.compile(rf"[a-z]{{3}}, ([0-3][0-9]) {_MONTH} ([0-9]{{4}}) {_TIME} GMT", re.IGNORECASE)
 _RFC850 = re.compile(rf"[a-z]{{6,9}}, ([0-3][0-9])-{_MONTH}-([0-9]{{2}}) {_TIME} GMT", re.IGNORECASE)
@@ -23,7 +25,7 @@ def parse_date(text: str | None, now: float) -> float | None:
 
     ``now`` tells the century of a year that has two digits. A zone other than GMT is no date (RFC 9111 section 4.2).
     """
-    if not text:
+    if not text or len(text) > _LONGEST:
         return None
     if found := _RFC850.fullmatch(text):
         return _two_digit_year(found, now)

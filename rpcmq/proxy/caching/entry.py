@@ -66,12 +66,18 @@ class StoredResponse:
     @property
     def head_size(self) -> int:
         """Bytes that it takes written down, about."""
-        return sum(len(name) + len(value) + 8 for name, value in self.headers) + 2 * len(self.key) + 512
+        return self._texts_size(8) + 2 * len(self.key) + 512
 
     @property
     def memory_size(self) -> int:
         """Bytes that it takes in memory, about: measured with CPython 3.11."""
-        return sum(len(name) + len(value) + 260 for name, value in self.headers) + 2 * len(self.key) + 1536
+        return self._texts_size(260) + 2 * len(self.key) + 1536
+
+    def _texts_size(self, overhead: int) -> int:
+        """Return the bytes of all texts but the key, with so many more for each."""
+        pairs = (*self.headers, *self.selecting)
+        texts = sum(len(name) + len(value or "") + overhead for name, value in pairs)
+        return texts + sum(len(tag) + overhead for tag in self.tags) + len(self.reason)
 
     def age(self, now: float) -> float:
         """Return the seconds since its generation (RFC 9111 section 4.2.3, current_age)."""

@@ -9,10 +9,12 @@ from urllib.parse import urljoin, urlsplit
 from rpcmq.proxy.caching.policy import CachePolicy
 from rpcmq.proxy.messages import RequestHead
 
-__all__ = ["cache_key", "related_key", "url_key"]
+__all__ = ["cache_key", "key_prefix", "related_key", "url_key"]
 
 _DEFAULT_PORTS = {"http": ":80", "https": ":443"}
 _ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})")
+#: The end of a text that may be the beginning of an escape.
+_BEGUN_ESCAPE = re.compile(r"%[0-9A-Fa-f]?\Z")
 _MALFORMED = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 
@@ -25,6 +27,13 @@ def cache_key(request: RequestHead, policy: CachePolicy) -> str:
     policy may have arguments of the query ignored or sorted.
     """
     return _key(request.scheme, request.authority, request.target, policy)
+
+
+def key_prefix(scheme: str, authority: str, target: str) -> str:
+    """Return the beginning of the keys of all targets that begin with ``target``, whose end may be any."""
+    begun = _BEGUN_ESCAPE.search(target)
+    whole = target[: begun.start()] if begun else target
+    return f"{_origin(scheme, authority)}{_normal_escapes(whole)}{target[len(whole) :]}"
 
 
 def url_key(url: str, policy: CachePolicy) -> str | None:
@@ -55,8 +64,7 @@ def related_key(request: RequestHead, reference: str | None, policy: CachePolicy
 
 
 def _key(scheme: str, authority: str, target: str, policy: CachePolicy) -> str:
-    if "%" in target and not _MALFORMED.search(target):
-        target = _ESCAPE.sub(_normal_escape, target)
+    target = _normal_escapes(target)
     if not target.startswith("/") and target != "*":
         target = f"/{target}"
     if "?" in target and (policy.ignored_query or policy.sorts_query):
@@ -68,6 +76,10 @@ def _key(scheme: str, authority: str, target: str, policy: CachePolicy) -> str:
 def _origin(scheme: str, authority: str) -> str:
     scheme = scheme.lower()
     return f"{scheme}://{authority.lower().removesuffix(_DEFAULT_PORTS.get(scheme, ':'))}"
+
+
+def _normal_escapes(target: str) -> str:
+    return _ESCAPE.sub(_normal_escape, target) if "%" in target and not _MALFORMED.search(target) else target
 
 
 def _normal_escape(found: re.Match[str]) -> str:

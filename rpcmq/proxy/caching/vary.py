@@ -15,7 +15,9 @@ __all__ = ["matches", "select", "selecting_fields", "variant_id", "varies_by_all
 
 #: Fields whose members are told apart in no case, so that their case does not make a variant.
 _ANY_CASE = frozenset(("accept-encoding", "accept-language", "accept-charset", "accept"))
-_WEIGHT = re.compile(r"\s*;\s*q\s*=\s*([01](?:\.[0-9]{0,3})?)\s*$", re.IGNORECASE)
+_WEIGHT = re.compile(r"q\s*=\s*([01](?:\.[0-9]{0,3})?)", re.IGNORECASE)
+#: Longest name and value that are remembered in their normal form: clients choose values.
+_SHORT = 256
 
 Selecting = tuple[tuple[str, str | None], ...]
 
@@ -58,10 +60,16 @@ def _latest(entries: Sequence[StoredResponse], now: float) -> StoredResponse:
 
 def _normal(name: str, request: Headers) -> str | None:
     value = request.joined(name)
-    return None if value is None else _normal_value(name, value)
+    if value is None:
+        return None
+    return _normal_short(name, value) if len(name) + len(value) <= _SHORT else _normal_value(name, value)
 
 
 @lru_cache(maxsize=4096)
+def _normal_short(name: str, value: str) -> str:
+    return _normal_value(name, value)
+
+
 def _normal_value(name: str, value: str) -> str:
     """Return the value of a field in a form that is the same for values that mean the same by its definition."""
     if name not in _ANY_CASE:
@@ -72,9 +80,10 @@ def _normal_value(name: str, value: str) -> str:
 
 
 def _normal_member(member: str) -> str:
-    found = _WEIGHT.search(member)
-    if not found:
+    before, semicolon, last = member.rpartition(";")
+    found = _WEIGHT.fullmatch(last.strip()) if semicolon else None
+    if found is None:
         return "".join(member.split()) if '"' not in member else member
     weight = f"{float(found[1]):g}"
-    text = "".join(member[: found.start()].split())
+    text = "".join(before.split())
     return text if weight == "1" else f"{text};q={weight}"

@@ -192,6 +192,8 @@ class ResponseParser:
                     if value.lower() != b"chunked":
                         raise MalformedResponse(f"its Transfer-Encoding is {value[:40]!r}; only chunked is understood")
                     is_chunked = True
+                    if self._parser.get_http_version() == "1.0":
+                        self.may_reuse = False  # its framing counts as faulty (RFC 9112 section 6.1)
         self.ends_with_connection = self.length is None and not is_chunked
         if self.ends_with_connection:
             self.may_reuse = self.may_reuse and self.status in _NO_BODY

@@ -8,10 +8,10 @@ import re
 from collections.abc import Callable, Mapping
 from time import time
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl, quote, urlsplit
 
 from rpcmq.errors import RpcError
-from rpcmq.proxy.caching import CachePolicy, Purge, PurgeKind, cache_key
+from rpcmq.proxy.caching import CachePolicy, Purge, PurgeKind, cache_key, key_prefix
 from rpcmq.proxy.front.purges import Purges
 from rpcmq.proxy.http.exchange import Exchange
 from rpcmq.proxy.messages import Headers, RequestHead, ResponseHead
@@ -19,6 +19,9 @@ from rpcmq.proxy.messages import Headers, RequestHead, ResponseHead
 __all__ = ["Admin"]
 
 _AUTHORITY = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~-]+)(?::[0-9]{1,5})?")
+#: A URL among the arguments of a query; one that is escaped has no colon there.
+_PLAIN_URL = re.compile(r"(?<![^&])(url|prefix)=(https?:[^&]*)", re.IGNORECASE)
+_NOT_OF_URLS = re.compile(r"[^!-~]+")
 _LOCAL = re.compile(rb"(?:localhost|[0-9.]+|\[[0-9a-f:.]+\]|)(?::[0-9]+)?")
 
 
@@ -91,6 +94,8 @@ def purge_of(query: str, policy: CachePolicy, now: float) -> Purge:
     Raises:
         ValueError: it asks for none; the text says why.
     """
+    # A URL that is not escaped as a whole is taken as it is: its own escapes are part of it.
+    query = _PLAIN_URL.sub(_escaped, query)
     given = parse_qsl(query, keep_blank_values=True)
     arguments = dict(given)
     if len(arguments) != len(given):
@@ -111,6 +116,10 @@ def purge_of(query: str, policy: CachePolicy, now: float) -> Purge:
     return Purge(kind, value, now, soft == "1")
 
 
+def _escaped(found: re.Match[str]) -> str:
+    return f"{found[1]}={quote(found[2], safe='')}"
+
+
 def _normalised(url: str, policy: CachePolicy, *, is_prefix: bool) -> str:
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not _AUTHORITY.fullmatch(parts.netloc):
@@ -118,12 +127,11 @@ def _normalised(url: str, policy: CachePolicy, *, is_prefix: bool) -> str:
     target = url.partition("://")[2].removeprefix(parts.netloc)
     if is_prefix and not target:
         raise ValueError(f"{url!r} has no path: end it with '/'")
-    target = target.partition("#")[0]
+    # No target of a request has such characters.
+    target = _NOT_OF_URLS.sub(lambda found: quote(found[0]), target.partition("#")[0])
     target = target if target.startswith("/") else "/" + target
     if is_prefix and not parts.query:
-        # The end of a prefix is no end of a path: only scheme and host are brought into their normal form.
-        root = cache_key(RequestHead("GET", "/", Headers(), parts.scheme, parts.netloc), policy)
-        return root[:-1] + target
+        return key_prefix(parts.scheme, parts.netloc, target)
     return cache_key(RequestHead("GET", target, Headers(), parts.scheme, parts.netloc), policy)
 
 

@@ -12,8 +12,8 @@ _SET_ANEW = frozenset(("host", "content-length", "expect", "via"))
 #: Said by proxies about their clients, and about the URL that those asked for. A client that says so itself could have
 #: the response to something else stored for all, for no key has these fields.
 _FORWARDED = frozenset(
-    ("forwarded", "true-client-ip", "x-client-ip", "x-cluster-client-ip", "x-host", "x-original-host", "x-original-url",
-     "x-real-ip", "x-rewrite-url")
+    ("forwarded", "true-client-ip", "x-client-ip", "x-cluster-client-ip", "x-forwarded", "x-host", "x-host-override",
+     "x-http-host-override", "x-original-host", "x-original-url", "x-real-ip", "x-rewrite-url")
 )  # fmt: skip
 _X_FORWARDED = "x-forwarded-"
 #: Fields by which some origins take a GET for something else.

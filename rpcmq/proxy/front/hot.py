@@ -9,6 +9,8 @@ from rpcmq.proxy.http.requests import Request
 __all__ = ["HotResponses"]
 
 Key = tuple[str, bytes, bytes]
+#: Bytes of memory that one takes beside its texts, about.
+_OVERHEAD = 400
 
 
 class HotResponses:
@@ -41,11 +43,13 @@ class HotResponses:
             self.clear()
             if int(made_at) != self._second:
                 return
-        if self._size + len(found[0]) > self._max_bytes:
-            return
         key = (scheme, request.host, request.target)
+        # One stored response has many spellings of its target.
+        size = len(found[0]) + len(request.host) + len(request.target) + _OVERHEAD
+        if self._size + size > self._max_bytes:
+            return
         if key not in self._found:
-            self._size += len(found[0])
+            self._size += size
             self._found[key] = found
             self._by_cache_key.setdefault(cache_key, []).append(key)
 

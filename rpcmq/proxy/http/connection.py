@@ -25,10 +25,14 @@ _log = logging.getLogger("rpcmq.proxy")
 
 _HEAD_BYTES = 16 * 1024
 _BODY_BYTES = 256 * 1024
+#: Bytes that are read at once of a body whose end is not known: further requests may be behind it.
+_CHUNKED_BYTES = 64 * 1024
 #: Bytes that are handed to the kernel at once.
 _SEND_BYTES = 256 * 1024
 #: Bytes after which a peer that is as fast as this process lets others have their turn.
 _TURN_BYTES = 512 * 1024
+#: Bytes that each piece counts for, however short: records of TLS may have one byte each.
+_PIECE_BYTES = 4 * 1024
 #: Requests that have come together after which it does, too.
 _TURN_REQUESTS = 8
 #: Bytes and seconds of a refused request that are still read, so that its client reads the answer rather than a reset.
@@ -162,7 +166,7 @@ class ServerConnection:
         """Wait for the head of a request; None: there is no further one."""
         parser, limits = self._parser, self._limits
         requests = parser.requests
-        if requests:
+        if requests or (parser.resume() and requests):
             # They came one behind the other: those of other clients have their turn between them.
             self._take_turn(_TURN_BYTES // _TURN_REQUESTS)
             return requests.popleft()
@@ -257,9 +261,13 @@ class ServerConnection:
         refused = self._parser.refused
         if refused is not None:
             raise refused  # it came with what was read before
+        if self._parser.resume():
+            return
         self._is_reading = self._is_moving = True
         try:
-            data = self._socket.recv(_BODY_BYTES)
+            # Little more than the body: what is behind it waits where it is.
+            left = _CHUNKED_BYTES if request.length is None else request.length - request.received + _HEAD_BYTES
+            data = self._socket.recv(min(left, _BODY_BYTES))
         except OSError as error:
             self.is_lost = True
             raise ClientGone(f"the connection broke within the request: {error}") from None
@@ -328,7 +336,7 @@ class ServerConnection:
 
     def _take_turn(self, size: int) -> None:
         # A socket that is always ready never lets go of the loop by itself.
-        self._turn += size
+        self._turn += max(size, _PIECE_BYTES)
         if self._turn >= _TURN_BYTES:
             self._turn = 0
             gevent.sleep(0)
@@ -354,6 +362,7 @@ class ServerConnection:
         self.shut(socket.SHUT_WR)
         while left > 0 and (data := self._socket.recv(_BODY_BYTES)):
             left -= len(data)
+            self._take_turn(len(data))
 
     def _close(self) -> None:
         self.deadline = inf

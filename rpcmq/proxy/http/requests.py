@@ -23,10 +23,16 @@ _PLAIN = frozenset(
     b" sec-fetch-user sec-gpc traceparent tracestate upgrade-insecure-requests user-agent via x-forwarded-for"
     b" x-forwarded-host x-forwarded-proto x-request-id".split()
 )
+#: Bytes of the longest Host: a name of DNS has 253, and a port is behind it.
+_HOST_BYTES = 260
 #: Bytes of the line ends and separators of a field.
 _FIELD_OVERHEAD = 4
 #: Bytes that the frame of a chunk may have for each byte in it: chunks of one byte have five, without extensions.
 _FRAMING_OF_A_BYTE = 8
+#: Requests that wait to be answered, above which what follows them stays bytes: a request takes forty times its bytes.
+_MOST_WAITING = 8
+#: Bytes that are parsed at once where requests may follow one another, and within a body that comes in chunks.
+_STEP_BYTES, _CHUNKED_STEP_BYTES = 1024, 4096
 
 
 class Request:
@@ -91,8 +97,9 @@ class Request:
 class RequestParser:
     """Takes apart what a client sends.
 
-    :meth:`feed` puts what has come into ``requests``. What cannot be served ends the stream: ``refused`` is then the
-    answer that is due once the requests before it are answered. Trailers are dropped.
+    :meth:`feed` puts what has come into ``requests``, a few of them: what follows them stays as it is until they are
+    taken, and :meth:`resume` is called. What cannot be served ends the stream: ``refused`` is then the answer that is
+    due once the requests before it are answered. Trailers are dropped.
 
     A request that asks for another protocol than WebSocket is one of HTTP like any other, with its body.
     """
@@ -105,7 +112,7 @@ class RequestParser:
         self.refused: RefusedRequest | None = None
         #: Whether a head has begun and not ended.
         self.in_head = False
-        #: Bytes that came after a request for another protocol.
+        #: Bytes that are not parsed: behind a request for another protocol, or while enough requests wait.
         self.rest = b""
         self._open: Request | None = None
         self._new = Request()
@@ -119,12 +126,31 @@ class RequestParser:
 
     def feed(self, data: bytes) -> None:
         """Take what has come; see above."""
-        while data and self.refused is None and not self._is_last:
+        if self.rest:
+            data = self.rest + data
+        at = 0
+        while at < len(data) and self.refused is None and not self._is_last and len(self.requests) < _MOST_WAITING:
             was_open = self._open
-            rest = self._parsed(data)
+            step = data[at : at + self._step(was_open)]
+            at += len(step) - len(self._parsed(step))
             if self.refused is None:
-                self._check_size(len(data), was_open)
-            data = rest
+                self._check_size(len(step), was_open)
+        self.rest = data[at:]
+
+    def resume(self) -> bool:
+        """Go on with what has come before; return whether anything had."""
+        if not self.rest or self._is_last:
+            return False
+        self.feed(b"")
+        return True
+
+    def _step(self, request: Request | None) -> int:
+        """Return how many bytes to parse at once: no more than the body of ``request``, or a few requests."""
+        if request is None:
+            return _STEP_BYTES
+        if request.length is None:
+            return _CHUNKED_STEP_BYTES
+        return max(request.length - request.received, _STEP_BYTES)
 
     def _parsed(self, data: bytes) -> bytes:
         """Parse ``data``; return what comes after a request that asks for another protocol."""
@@ -164,8 +190,7 @@ class RequestParser:
         request = self._new
         if request.wants_websocket:
             self._is_last = True  # the bytes that follow are of that protocol if it is agreed upon
-            self.rest = rest
-            return b""
+            return rest
         self._parser = httptools.HttpRequestParser(self)
         if not request.is_complete:
             self._is_resuming = True
@@ -298,7 +323,7 @@ def _read_fields(request: Request) -> None:
         raise RefusedRequest(400, "it has several Host fields")
     if not hosts and request.is_http_11:
         raise RefusedRequest(400, "it has no Host field")
-    if hosts and not _HOST.match(request.host):
+    if hosts and not _is_host(request.host):
         raise RefusedRequest(400, "its Host is no name or address with an optional port")
 
 
@@ -314,12 +339,16 @@ def _check_target(request: Request) -> None:
     if found is None:
         raise RefusedRequest(400, "its target is neither a path nor a URL")
     authority, path = found.groups()
-    if not _HOST.match(authority):
+    if not _is_host(authority):
         raise RefusedRequest(400, "the authority of its target is no name or address with an optional port")
     # RFC 9112 section 3.2.2: the Host field is then ignored.
     request.host = authority.lower()
     request.headers = [(n, authority if n.lower() == b"host" else v) for n, v in request.headers]
     request.target = path if path.startswith(b"/") else b"/" + path
+
+
+def _is_host(value: bytes) -> bool:
+    return len(value) <= _HOST_BYTES and _HOST.match(value) is not None
 
 
 def _framing_of(request: Request) -> bytes:

@@ -121,6 +121,32 @@ export const tests = {
     same(client.pending.size, 0);
   },
 
+  async "a timeout longer than any timer is not over at once"({ m, client }) {
+    const sockets = [];
+    const other = new m.Client({ url: "ws://127.0.0.1:9/rpcmq", token: "t", WebSocket: standIn(sockets) });
+    await until(() => sockets.length === 1);
+    const calls = [Infinity, 1e9, 3e6].map((timeout) => other.call("demo", "echo", {}, { timeout }));
+    await pause(0.1);
+    sockets[0].welcome();
+    const sent = sockets[0].calls();
+    check(sent.length === 3 && sent.every(({ timeout }) => timeout > 2e6 && timeout < 1e9));
+    for (const { id } of sent) sockets[0].onmessage({ data: JSON.stringify({ op: "result", id, value: 7 }) });
+    same(await atOnce(Promise.all(calls)), [7, 7, 7]);
+    other.close();
+    const items = [];
+    for await (const item of client.stream("demo", "count", { n: 2 }, { timeout: Infinity })) items.push(item);
+    same(items, [0, 1]);
+  },
+
+  async "a timeout that is none is named"({ m, client }) {
+    for (const timeout of [0, -1, NaN, "5"]) {
+      const error = await fails(client.call("demo", "echo", {}, { timeout }), m.UsageError);
+      check(error.message === `call: timeout is a number of seconds above 0, not ${timeout}`);
+      await fails((async () => new m.Client({ token: "x", url: client.url, timeout }))(), m.UsageError);
+    }
+    same(client.pending.size, 0);
+  },
+
   async "many calls at once have their own answers"({ client }) {
     const numbers = Array.from({ length: 50 }, (_, n) => n);
     const found = await Promise.all(numbers.map((n) => client.call("demo", "echo", { n })));

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rpcmq.proxy.caching import dates
 from rpcmq.proxy.caching.dates import format_date, parse_date
 
 NOW = 1_800_000_000.0  # 15 Jan 2027
@@ -68,3 +69,9 @@ def test_a_date_that_was_written_is_read(second: int) -> None:
 @given(st.text(max_size=40))
 def test_any_text_is_a_date_or_not(text: str) -> None:
     parse_date(text, NOW)
+
+
+def test_a_long_text_is_no_date_and_is_not_remembered() -> None:
+    before = dates._parse.cache_info().currsize
+    assert parse_date("Sun, 06 Nov 1994 08:49:37 GMT" + " " * 30_000, NOW) is None
+    assert dates._parse.cache_info().currsize == before

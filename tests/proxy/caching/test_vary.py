@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
+from gevent import subprocess
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rpcmq.proxy.caching import vary
 from rpcmq.proxy.caching.vary import selecting_fields, variant_id
 from rpcmq.proxy.messages import Headers
 from tests.proxy.caching.small_cache import Fields, SmallCache, fields, reply
@@ -35,6 +39,9 @@ CASES: list[tuple[str, Fields, Fields, bool]] = [
     ("Accept-Encoding", {"Accept-Encoding": "gzip, br"}, {"Accept-Encoding": "BR,gzip;q=1.0"}, True),
     ("Accept-Encoding", {"Accept-Encoding": "gzip;q=0.5, br"}, {"Accept-Encoding": "br, gzip; q=0.50"}, True),
     ("Accept-Encoding", {"Accept-Encoding": "gzip"}, {"Accept-Encoding": "gzip;q=0"}, False),
+    ("Accept-Encoding", {"Accept-Encoding": "a;b;q=1"}, {"Accept-Encoding": "a; b ; Q = 1.0 "}, True),
+    ("Accept-Encoding", {"Accept-Encoding": "q=1"}, {"Accept-Encoding": ""}, False),
+    ("Accept-Encoding", {"Accept-Encoding": "q=1"}, {"Accept-Encoding": ";q=1"}, False),
     ("Accept-Encoding", {"Accept-Encoding": "gzip"}, {}, False),
     ("Accept-Language", {"Accept-Language": "de, en;q=0.9"}, {"Accept-Language": "DE,en;q=0.900"}, True),
     ("Accept-Language", {"Accept-Language": "de, en"}, {"Accept-Language": "en, de"}, False),
@@ -85,3 +92,21 @@ def test_any_vary_selects(names: list[str], values: list[str]) -> None:
     selecting = selecting_fields(response, request)
     assert variant_id(selecting).isalnum() and selecting == selecting_fields(response, request)
     assert variant_id(selecting_fields(fields({}), request)) == "0"
+
+
+def test_a_long_value_takes_time_by_its_length_and_not_by_the_square_of_it() -> None:
+    # In a process of its own, which can be given up: by the square this takes minutes.
+    program = """
+from rpcmq.proxy.caching.vary import selecting_fields
+from rpcmq.proxy.messages import Headers
+for value in ("a" + " " * 500_000 + "b", ";" * 500_000, "a;q=" + " " * 500_000 + "x", "a;q=1" + " " * 500_000 + "b"):
+    selecting_fields(Headers([("Vary", "Accept-Encoding")]), Headers([("Accept-Encoding", value)]))
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
+def test_a_long_value_is_not_remembered() -> None:
+    before = vary._normal_short.cache_info().currsize
+    told, asked = Headers([("Vary", "X")]), Headers([("X", "x" * 30_000)])
+    assert selecting_fields(told, asked) == (("x", "x" * 30_000),)
+    assert vary._normal_short.cache_info().currsize == before

@@ -34,6 +34,14 @@ def test_chunks_are_joined_and_trailers_dropped() -> None:
     assert all(name != b"X-T" for name, _ in parser.headers)
 
 
+def test_chunks_of_http_10_end_their_connection() -> None:
+    # RFC 9112 section 6.1: the framing of such a response counts as faulty.
+    parser = parsed(
+        b"HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n"
+    )
+    assert parser.take() == b"a" and parser.is_complete and not parser.may_reuse
+
+
 def test_interim_responses_are_passed_over() -> None:
     hints = b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"
     parser = parsed(b"HTTP/1.1 100 Continue\r\n\r\n" + hints, OK + b"Content-Length: 0\r\n\r\n")

@@ -15,6 +15,7 @@ from rpcmq.proxy.front import websocket
 from rpcmq.proxy.settings import AccessLogSettings
 from rpcmq.testing import eventually
 from tests.proxy.world import (
+    BrokenOff,
     World,
     ask,
     connect_to,
@@ -162,3 +163,23 @@ def test_without_a_token_no_name_of_others_leads_to_the_admin(world: World, host
     front_end = world.start(counting())
     for method, target in (("POST", "/purge?all=1"), ("GET", "/metrics")):
         assert ask(front_end, target, method=method, listener="admin", host=host).status == status
+
+
+def test_a_refused_websocket_is_not_waited_for_longer_than_any_response(world: World) -> None:
+    body = bytes(1 << 24)
+    front_end = world.start(saying(body, (), 403), limits={"min_rate": 1 << 20, "rate_seconds": 0.5})
+    fields = [("Connection", "Upgrade"), ("Upgrade", "websocket")]
+    assert ask(front_end, "/ws", fields).body == body
+    with connect_to(front_end) as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        sock.sendall(request_bytes("GET", "/ws", fields))
+        eventually(lambda: front_end.status()["clients_too_slow"] == 1)
+        eventually(lambda: front_end.status()["connections"] == 0)
+
+
+def test_a_refused_websocket_whose_answer_breaks_off_looks_broken(world: World) -> None:
+    with raw_origin(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 10\r\n\r\nhalf") as url:
+        world.configure(url)
+        front_end = world.front_end()
+        with pytest.raises(BrokenOff):
+            ask(front_end, "/ws", [("Connection", "Upgrade"), ("Upgrade", "websocket")])

@@ -35,8 +35,8 @@ def said(front_end: FrontEnd, data: bytes) -> Reply:
     [
         "X-Forwarded-Port", "X-Forwarded-Prefix", "X-Forwarded-Scheme", "X-Forwarded-Server", "X-Forwarded-Anything",
         "X-Original-URL", "X-Rewrite-URL", "X-Original-Host", "X-Host", "True-Client-IP", "X-Client-IP",
-        "X-HTTP-Method-Override", "X_Forwarded_For", "X_Forwarded-Host", "X_Real_IP", "Transfer_Encoding",
-        "Content_Length",
+        "X-HTTP-Host-Override", "X-Host-Override", "X-Forwarded", "X-HTTP-Method-Override", "X_Forwarded_For",
+        "X_Forwarded-Host", "X_Real_IP", "Transfer_Encoding", "Content_Length",
     ],
 )  # fmt: skip
 def test_fields_that_no_key_has_and_origins_obey_stay_here(world: World, name: str) -> None:

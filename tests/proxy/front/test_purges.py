@@ -167,3 +167,29 @@ def test_a_purge_while_a_response_is_on_its_way_is_not_undone_by_it(world: World
     assert first.get(timeout=SECONDS).status == 200
     assert second.get(timeout=SECONDS).cache.startswith("rpcmq; fwd=")
     assert ask(front_end, "/a").is_hit
+
+
+@pytest.mark.parametrize(
+    ("target", "query"),
+    [
+        # As it is, and as curl --data-urlencode sends it.
+        ("/n%C3%BC", "url=http://a.example/n%C3%BC"),
+        ("/n%C3%BC", "url=http%3A%2F%2Fa.example%2Fn%25C3%25BC"),
+        ("/n%C3%BC", "url=http%3A//a.example/n%C3%BC"),
+        ("/n%20x", "soft=0&url=http://a.example/n%20x"),
+        ("/n%2Fx", "url=http://a.example/n%2fx"),
+        ("/n+x", "url=HTTP://a.example/n+x"),
+        ("/n?a=b%26c", "url=http://a.example/n?a=b%26c"),
+        ("/n?a=b&c=d", "url=http%3A%2F%2Fa.example%2Fn%3Fa%3Db%26c%3Dd"),
+        ("/%7Euser/1", "prefix=http://a.example/%7euser/"),
+        ("/n%C3%BC/1", "prefix=http://a.example/n%c3"),
+        ("/n%C3%BC/1", "prefix=http://a.example/n%C"),
+        ("/n%C3%BC/1", "prefix=http%3A%2F%2Fa.example%2Fn%C3%BC"),
+    ],
+)
+def test_the_escapes_of_a_url_are_its_own(world: World, target: str, query: str) -> None:
+    front_end = world.start(counting())
+    ask(front_end, target)
+    assert ask(front_end, target).is_hit
+    status, answered = purge(front_end, query)
+    assert (status, answered["purged"]) == (200, 1) and not ask(front_end, target).is_hit

@@ -131,7 +131,11 @@ def test_the_last_request_of_a_connection_may_ask_for_another_protocol_with_a_bo
 def test_many_requests_that_ask_for_another_protocol_at_once() -> None:
     data = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: h2c\r\n\r\n" * 5000
     parser = parsed(data)
-    assert len(parser.requests) == 5000 and parser.refused is None
+    count = 0
+    while parser.requests or parser.resume():
+        count += len(parser.requests)
+        parser.requests.clear()
+    assert count == 5000 and parser.refused is None
 
 
 def test_a_protocol_that_connection_does_not_name_is_not_asked_for() -> None:
@@ -151,6 +155,7 @@ def test_bytes_after_an_upgrade_to_websocket_are_kept_apart() -> None:
         (400, b"GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n"),
         (400, b"GET / HTTP/1.1\r\nHost:\r\n\r\n"),
         (400, b"GET / HTTP/1.1\r\nHost: a, b\r\n\r\n"),
+        (400, b"GET / HTTP/1.1\r\nHost: " + b"a" * 300 + b"\r\n\r\n"),
         (400, b"GET / HTTP/1.1\r\nHost: a/b\r\n\r\n"),
         (400, b"GET / HTTP/1.1\r\nHost: u@a\r\n\r\n"),
         (400, b"GET / HTTP/1.1\r\nHost : a\r\n\r\n"),

@@ -202,3 +202,19 @@ def test_a_head_that_grows_keeps_memory_within_its_room() -> None:
     assert stored is not None
     store.refresh(replace(stored, headers=stored.headers.having("X", "x" * 5000)))
     assert store.statistics().size_bytes <= 6000
+
+
+def test_values_of_requests_count_for_the_room(tmp_path: Path) -> None:
+    # Clients choose them, and they are longer than all else of a small response.
+    store = MemoryStore(1 << 20)
+    for number in range(200):
+        stored = entry("/a", {"Vary": "X"}, {"X": f"{number:05}" * 6000})
+        assert stored.memory_size > 30_000 and stored.head_size > 30_000
+        put(store, stored, b"body")
+    assert 10 < store.statistics().entries < 40
+
+
+def test_tags_and_the_reason_count_for_the_room() -> None:
+    plain, tagged = entry(), entry(response={"Cache-Tag": ",".join(f"tag-{number}" for number in range(200))})
+    assert tagged.memory_size - plain.memory_size > 200 * 60
+    assert replace(plain, reason="x" * 10_000).memory_size > plain.memory_size + 9000
