@@ -158,7 +158,8 @@ def test_a_hostile_body_is_read_or_refused_by_the_name_of_its_member(kind: type[
         assert len(str(error)) < 400
         str(error).encode("utf-8", "backslashreplace")
     else:
-        assert kind.parse(json.loads(read.payload())) == read
+        # By what they show: NaN is not equal to itself.
+        assert repr(kind.parse(json.loads(read.payload()))) == repr(read)
 
 
 def test_members_that_are_absent_have_their_defaults() -> None:

@@ -166,7 +166,7 @@ class ServerConnection:
         """Wait for the head of a request; None: there is no further one."""
         parser, limits = self._parser, self._limits
         requests = parser.requests
-        if requests or (parser.resume() and requests):
+        if requests or (parser.rest and parser.resume() and requests):
             # They came one behind the other: those of other clients have their turn between them.
             self._take_turn(_TURN_BYTES // _TURN_REQUESTS)
             return requests.popleft()
@@ -336,7 +336,7 @@ class ServerConnection:
 
     def _take_turn(self, size: int) -> None:
         # A socket that is always ready never lets go of the loop by itself.
-        self._turn += max(size, _PIECE_BYTES)
+        self._turn += max(_PIECE_BYTES, size)
         if self._turn >= _TURN_BYTES:
             self._turn = 0
             gevent.sleep(0)

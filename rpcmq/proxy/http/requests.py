@@ -128,14 +128,16 @@ class RequestParser:
         """Take what has come; see above."""
         if self.rest:
             data = self.rest + data
-        at = 0
-        while at < len(data) and self.refused is None and not self._is_last and len(self.requests) < _MOST_WAITING:
+        at, end = 0, len(data)
+        while at < end and self.refused is None and not self._is_last and len(self.requests) < _MOST_WAITING:
             was_open = self._open
-            step = data[at : at + self._step(was_open)]
-            at += len(step) - len(self._parsed(step))
+            most = _STEP_BYTES if was_open is None else _step_within(was_open)
+            step = data if not at and end <= most else data[at : at + most]
+            size = len(step)
+            at += size - len(self._parsed(step))
             if self.refused is None:
-                self._check_size(len(step), was_open)
-        self.rest = data[at:]
+                self._check_size(size, was_open)
+        self.rest = data[at:] if at < end else b""
 
     def resume(self) -> bool:
         """Go on with what has come before; return whether anything had."""
@@ -143,14 +145,6 @@ class RequestParser:
             return False
         self.feed(b"")
         return True
-
-    def _step(self, request: Request | None) -> int:
-        """Return how many bytes to parse at once: no more than the body of ``request``, or a few requests."""
-        if request is None:
-            return _STEP_BYTES
-        if request.length is None:
-            return _CHUNKED_STEP_BYTES
-        return max(request.length - request.received, _STEP_BYTES)
 
     def _parsed(self, data: bytes) -> bytes:
         """Parse ``data``; return what comes after a request that asks for another protocol."""
@@ -289,6 +283,13 @@ class RequestParser:
         request.is_complete = True
         if not request.keep_alive:
             self._is_last = True
+
+
+def _step_within(request: Request) -> int:
+    """Return how many bytes to parse at once within the body of ``request``: of what is behind it little."""
+    if request.length is None:
+        return _CHUNKED_STEP_BYTES
+    return max(request.length - request.received, _STEP_BYTES)
 
 
 def _read_fields(request: Request) -> None:

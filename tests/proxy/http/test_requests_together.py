@@ -52,6 +52,12 @@ def test_most_of_them_stay_bytes(first: bytes) -> None:
     assert parser.rest == b"" and parser.refused is None
 
 
+def test_short_ones_behind_one_that_asks_for_another_protocol_come_once() -> None:
+    parser = RequestParser(Limits())
+    parser.feed(b"GET /1 HTTP/1.1\r\nHost:a\r\nConnection: upgrade\r\nUpgrade: h2c\r\n\r\n" + GET)
+    assert [request.target for request in parser.requests] == [b"/1", b"/"] and parser.rest == b""
+
+
 def test_one_that_is_refused_is_so_after_those_before_it() -> None:
     parser = RequestParser(Limits())
     parser.feed(GET * 500 + b"GET / HTTP/1.1\r\n\r\n" + GET)
