@@ -14,6 +14,7 @@ from rpcmq.client.methods import check_endpoint, is_async
 from rpcmq.client.process import Process
 from rpcmq.client.queue.attempts import Attempt, ItemEndpoint, begun
 from rpcmq.client.queue.protocol import WORKERS, check_queue
+from rpcmq.client.queue.transits import Transits
 from rpcmq.client.served_methods import ServedMethods, check_context
 from rpcmq.config import ConnectionSettings
 from rpcmq.core.process.task import Task
@@ -77,13 +78,14 @@ class _Runner(ItemEndpoint):
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
+        self._transits = Transits()
 
     def _serves(self, name: str) -> bool:
         return self._worker.item_methods.has(name)
 
     async def run(self, ctx: Any, order: Sequence[Any]) -> list[Any]:
         """Work at an item."""
-        attempt = begun(order, self._worker.process_of)
+        attempt = begun(order, self._worker.process_of, self._transits)
         try:
             method = self._worker.item_methods.named(attempt.order.method, await self._worker.decoded(attempt))
             result = method() if is_async(method) else await self._worker.in_thread(method)

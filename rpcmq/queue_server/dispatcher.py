@@ -190,14 +190,15 @@ class Dispatcher:
 
     def _order(self, given: Given, tell: bool) -> WorkOrder:
         item, message = given.item, Message.from_bytes(given.message)
-        wall = self._queue.wall(monotonic())
+        now = monotonic()
+        wall = self._queue.wall(now)
         age = max(0.0, wall - item.at) / 1000
         unwanted_left = max(0.0, LONGEST - (given.expires - wall) / 1000) if given.expires else 0.0
         return WorkOrder(
             self._queue.name, self._owner, id_of(item), given.attempt, given.fence, age, self._queue.policy.lease,
             # Who puts checks it; but in a database anybody may write, and no item stops the others of its queue.
             str(message.method, "utf-8", "replace"), message.format, message.body, tell, given.keep_result > 0,
-            given.is_last, unwanted_left,
+            given.is_last, unwanted_left, now if given.expires else 0.0,
         )  # fmt: skip
 
     def _answered(self, given: Given, answer: WorkAnswer) -> None:

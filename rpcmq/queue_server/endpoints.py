@@ -136,26 +136,25 @@ class OneQueue:
             later.answer(list(PutAnswer("its records are no bytes", [], [])))
             return later
         try:
-            put = partial(self._put, later, producer, records)
+            put = partial(self._put, later, producer, records, self._wall(monotonic()))
             self._turns.take(caller_now(), most_records(records), len(records), put, later.fail)
         except Crowded as error:
             later.answer(list(PutAnswer(str(error), [], [], True)))
         return later
 
-    def _put(self, later: Later[list[Any]], producer: int, records: bytes, end: End) -> None:
-        now = monotonic()
-        wall = self._wall(now)
+    def _put(self, later: Later[list[Any]], producer: int, records: bytes, came: int, end: End) -> None:
+        # It has waited for its turn since it came, from when on delay and expiry count.
         refuse = _ending(later, end, lambda reason: list(PutAnswer(str(reason), [], [])))
         if lost := self._lost():
             refuse(f"queue store: {lost}")
             return
         try:
-            items = [_new_item(producer, record, wall) for record in unpack_records(records)]
+            items = [_new_item(producer, record, came) for record in unpack_records(records)]
         except (TypeError, ValueError, OverflowError) as error:
             refuse(f"an item is malformed: {error}")
             return
         tell = _ending(later, end, lambda verdicts: list(_answer(verdicts)))
-        self._queues.put(now, self._name, items, tell, refuse)
+        self._queues.put(monotonic(), self._name, items, tell, refuse)
 
     def declare(self, ctx: Any, settings: dict[str, Any]) -> Later[dict[str, Any]]:
         """Give the queue settings; the answer comes once they are on disk."""

@@ -16,6 +16,7 @@ from rpcmq.client.methods import ASYNC
 from rpcmq.client.process import Process
 from rpcmq.client.queue.items import Item, Reject, RetryLater, set_current_item
 from rpcmq.client.queue.protocol import DONE, FAILED, MOST_RESULT_BYTES, NO_RESULT, REJECTED, WorkAnswer, WorkOrder
+from rpcmq.client.queue.transits import Transits
 from rpcmq.client.request import Request, handling
 from rpcmq.core.process.pulse import Pulse
 from rpcmq.core.process.task import Task
@@ -46,12 +47,15 @@ class Attempt:
         order: as the queue server gave it.
         task, request: by which it did.
         process: the engines of the link by which it came.
+        transits: of the items of this worker.
 
     Raises:
         ToldFailure: its lease is over, or nobody wants it any more, so that it is not to be begun here.
     """
 
-    def __init__(self, order: Sequence[Any], task: Task, request: Request, process: Process) -> None:
+    def __init__(
+        self, order: Sequence[Any], task: Task, request: Request, process: Process, transits: Transits
+    ) -> None:
         self.order = WorkOrder.of(order)
         self._process = process
         self._begun = monotonic()
@@ -60,7 +64,7 @@ class Attempt:
         self.item = Item(self.order, partial(_remaining, pulse, task, lease))
         self._check_lease()
         if self.order.unwanted_left:
-            self._check_wanted(request.remaining)
+            self._check_wanted(request.deadline, transits)
         if self.order.tell or asks_more:
             request.progress(None)
         set_current_item(self.item)
@@ -76,16 +80,16 @@ class Attempt:
         except LeaseLost as error:
             raise self._not_begun(error) from None
 
-    def _check_wanted(self, left: float | None) -> None:
+    def _check_wanted(self, deadline: float | None, transits: Transits) -> None:
         """Hand the item back, not begun, where it has expired on its way.
 
         Args:
-            left: seconds that its call has.
+            deadline: of its call (monotonic seconds).
 
         Raises:
             ToldFailure: so it is.
         """
-        if left is not None and left <= self.order.unwanted_left:
+        if deadline is not None and transits.has_expired(self.order, deadline, self._begun):
             raise self._not_begun(Expired("nobody wants it any more"))
 
     def _not_begun(self, error: Exception) -> ToldFailure:
@@ -165,18 +169,19 @@ class ItemEndpoint(ABC):
         return self.run
 
 
-def begun(order: Sequence[Any], process_of: Callable[[Task], Process]) -> Attempt:
+def begun(order: Sequence[Any], process_of: Callable[[Task], Process], transits: Transits) -> Attempt:
     """Begin at the item of the current request.
 
     Args:
         process_of: the engines of the link by which it came.
+        transits: of the items of this worker.
 
     Raises:
         ToldFailure: its lease is over, or nobody wants it any more, so that it is not to be begun here.
     """
     current = handling()
     assert current is not None
-    return Attempt(order, current[0], Request(*current), process_of(current[0]))
+    return Attempt(order, current[0], Request(*current), process_of(current[0]), transits)
 
 
 def _remaining(pulse: Pulse, task: Task, lease: float) -> float:

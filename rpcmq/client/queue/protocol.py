@@ -154,6 +154,8 @@ class WorkOrder(NamedTuple):
         is_last: if it fails, it is dead, as the settings were when it was given.
         unwanted_left: nobody wants it any more where the call has no more than so many seconds left, which count also
             while it waits on its way; 0: it is wanted for as long as that takes.
+        sent: of an item that expires, when it was sent, by the queue server's own clock (monotonic seconds); 0: it is
+            not told.
     """
 
     queue: str
@@ -170,6 +172,7 @@ class WorkOrder(NamedTuple):
     wants_result: bool
     is_last: bool = False
     unwanted_left: float = 0.0
+    sent: float = 0.0
 
     @classmethod
     def of(cls, values: Sequence[Any]) -> Self:

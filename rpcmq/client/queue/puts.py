@@ -38,6 +38,9 @@ __all__ = ["Producer", "PutOptions", "record_of"]
 _LONGEST_ID = 255
 #: The longest that it is waited for the reason of a put that is given up (seconds).
 _LAST = 0.5
+#: A put that takes longer has its time taken off the delay and the expiry of its items, of which at least this is left
+#: (seconds).
+_NOTABLE, _LEAST = 0.1, 0.001
 
 
 @dataclass(slots=True)
@@ -118,8 +121,9 @@ class Producer:
             PutUnknown: they may have been put.
         """
         check_queue(queue)
-        deadline = monotonic() + seconds
-        attempt = _Attempt(self, queue, records, deadline)
+        begun = monotonic()
+        deadline = begun + seconds
+        attempt = _Attempt(self, queue, records, begun, deadline)
         pauses = growing_pauses()
         while (receipts := (yield from attempt.make())) is None:
             left = deadline - monotonic()
@@ -174,9 +178,11 @@ class Producer:
 class _Attempt:
     """The attempts to put some items."""
 
-    def __init__(self, producer: Producer, queue: str, records: Sequence[Record], deadline: float) -> None:
+    def __init__(
+        self, producer: Producer, queue: str, records: Sequence[Record], begun: float, deadline: float
+    ) -> None:
         self._producer = producer
-        self._queue, self._records, self._deadline = queue, records, deadline
+        self._queue, self._records, self._begun, self._deadline = queue, records, begun, deadline
         #: The owner who may have put them.
         self._asked = ""
         self._reason: Exception | None = None
@@ -199,7 +205,7 @@ class _Attempt:
                 return None
             raise PutRefused(f"queue {queue!r} cannot be opened: {error.value}") from error
         try:
-            answer = yield from producer.offer(owner, queue, self._records, self._left())
+            answer = yield from producer.offer(owner, queue, self._aged(), self._left())
         except (CallError, RouterUnreachable) as error:
             self._failed(error)
             if not _was_not_begun(error):
@@ -212,6 +218,11 @@ class _Attempt:
             self._failed(Overloaded(f"{owner}: {answer.refusal}"))
             return None
         return self._receipts(owner, answer)
+
+    def _aged(self) -> Sequence[Record]:
+        """The items, with what is left of their delay and expiry: their put may have waited for a queue server."""
+        age = monotonic() - self._begun
+        return self._records if age < _NOTABLE else [_aged(record, age) for record in self._records]
 
     def _failed(self, error: CallError | RouterUnreachable) -> None:
         if isinstance(error, AccessDenied) and not self._asked:
@@ -288,6 +299,13 @@ def record_of(
         id, 0 if id else count(), digest, options.priority, options.delay, options.expires, key, method.decode(),
         int(format), encoded, options.keep_result, b"" if options.unique is None else options.unique.encode(),
     )  # fmt: skip
+
+
+def _aged(record: Record, seconds: float) -> Record:
+    if not record.delay and not record.expires:
+        return record
+    left = [time and max(_LEAST, time - seconds) for time in (record.delay, record.expires)]
+    return record._replace(delay=left[0], expires=left[1])
 
 
 def _opening(queue: str, owner: str) -> Mapping[str, Any]:

@@ -12,6 +12,7 @@ from rpcmq.client.process import Process
 from rpcmq.client.queue.attempts import Attempt, ItemEndpoint, begun
 from rpcmq.client.queue.items import set_current_item
 from rpcmq.client.queue.protocol import WORKERS, check_queue
+from rpcmq.client.queue.transits import Transits
 from rpcmq.client.served_methods import ServedMethods, check_context
 from rpcmq.client.service import Service
 from rpcmq.config import ConnectionSettings
@@ -71,13 +72,14 @@ class _Runner(ItemEndpoint):
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
+        self._transits = Transits()
 
     def _serves(self, name: str) -> bool:
         return self._worker.item_methods.has(name)
 
     def run(self, ctx: Any, order: Sequence[Any]) -> list[Any]:
         """Work at an item."""
-        attempt = begun(order, self._worker.process_of)
+        attempt = begun(order, self._worker.process_of, self._transits)
         try:
             return attempt.done(self._worker.item_methods.named(attempt.order.method, self._body(attempt))())
         except BaseException as error:

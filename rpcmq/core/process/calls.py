@@ -68,8 +68,9 @@ class Calls:
         #: The streams that go with calls.
         self.streams = SentStreams(uplink, self.open, self.counters)
         self.read_streams = ReadStreams(self.open)
-        for kind in (Kind.REPLY, Kind.FAULT, Kind.END, Kind.CONFIRM, Kind.ANSWER, Kind.REGISTERED, Kind.SUBSCRIBED):
+        for kind in (Kind.REPLY, Kind.FAULT, Kind.END, Kind.ANSWER, Kind.REGISTERED, Kind.SUBSCRIBED):
             uplink.handle(kind, self.on_end)
+        uplink.handle(Kind.CONFIRM, self._on_confirm)
         uplink.handle(Kind.ERROR, self._on_error)
         uplink.handle(Kind.ITEM, self._on_item)
         uplink.handle(Kind.ALIVE, self._on_alive)
@@ -203,6 +204,10 @@ class Calls:
         call.answer = message
         del self.open[key]
         self.changed.append(call)
+
+    def _on_confirm(self, now: float, message: bytes) -> None:
+        self.casts.on_confirmed(message[KEY])
+        self.on_end(now, message)
 
     def _on_error(self, now: float, message: bytes) -> None:
         try:

@@ -73,8 +73,8 @@ class Casts:
     """
 
     __slots__ = (
-        "_ask_at", "_on_refused", "_retains", "_retry_at", "_superseded", "_uplink", "counters", "losses", "open",
-        "open_bytes", "refused", "retained", "returned",
+        "_ask_at", "_confirmed", "_on_refused", "_retains", "_retry_at", "_superseded", "_uplink", "counters", "losses",
+        "open", "open_bytes", "refused", "retained", "returned",
     )  # fmt: skip
 
     def __init__(
@@ -94,6 +94,8 @@ class Casts:
         #: Whether the router acknowledges deliveries.
         self._retains = False
         self.returned: dict[bytes, bytes] = {}
+        #: Keys of those that the router has confirmed, and not acknowledged: it has them.
+        self._confirmed: set[bytes] = set()
         #: Copies that count no more, because another waits or was sent since: how many of each key are unacknowledged.
         self._superseded: dict[bytes, int] = {}
         #: The times to offer refused casts again, and to ask the router next which messages it has received.
@@ -170,10 +172,11 @@ class Casts:
     @property
     def at_risk(self) -> int:
         """Casts and events that the router may not have: neither acknowledged, nor known to be a consumer's."""
-        if not self.open or not self._retains:
-            return self.open
-        ended = {message[KEY] for message in self._uplink.sent if self.retained.has_ended(message)}
-        return self.open - len(ended)
+        if not self.open:
+            return 0
+        has_ended = self.retained.has_ended if self._retains else lambda message: False
+        sent, confirmed = self._uplink.sent, self._confirmed
+        return self.open - len({each[KEY] for each in sent if each[KEY] in confirmed or has_ended(each)})
 
     def _count(self, message: bytes) -> None:
         self.open += 1
@@ -195,6 +198,8 @@ class Casts:
                 self._uncount(message)
                 if refused.queues and message[LOW_FLAGS_AT] & _RESENT:
                     refused.forget(message)
+        if self._confirmed:
+            self._confirmed.difference_update(message[KEY] for message in messages)
 
     def _forget_copy(self, key: bytes) -> None:
         copies = self._superseded[key] - 1
@@ -209,6 +214,11 @@ class Casts:
         if sent is not None:
             self._uncount(sent)
             self._superseded[sent[KEY]] = self._superseded.get(sent[KEY], 0) + 1
+
+    def on_confirmed(self, key: bytes) -> None:
+        """Handle the confirmation of the message with ``key``: the router has it."""
+        if self._uplink.find_sent(key) is not None:
+            self._confirmed.add(key)
 
     def _on_delivered(self, now: float, message: bytes) -> None:
         self.retained.forget(payload_of(message))
@@ -315,6 +325,7 @@ class Casts:
         messages = [*self.returned.values(), *sent, *waiting]
         messages = [message for message in messages if message[KIND_AT] in RETAINED_KINDS]
         self.returned, self._retry_at = {}, None
+        self._confirmed.clear()
         is_adopted = self._uplink.moves.is_adopted_by(welcome)
         is_next_life = welcome.next_life and welcome.same_handle
         if is_next_life or is_adopted or (welcome.elsewhere and welcome.drained):

@@ -75,6 +75,34 @@ def test_casts_that_a_consumer_has_are_not_at_risk_though_they_are_not_acknowled
     assert process.casts.at_risk == 0
 
 
+@pytest.mark.parametrize("tells_delivered", [False, True])
+@pytest.mark.parametrize("kind", [Kind.CAST, Kind.PUBLISH])
+def test_what_the_router_has_confirmed_is_not_at_risk_though_it_is_not_acknowledged(kind, tells_delivered):
+    process = Process()
+    process.connect(tells_delivered=tells_delivered)
+    confirmed, given_up = process.start(kind=kind, flags=Flag.CONFIRM), process.start(kind=kind, flags=Flag.CONFIRM)
+    process.sent()
+    assert process.casts.at_risk == 2
+    process.router(pack(Kind.CONFIRM, bytes(4), key=confirmed.key))
+    process.calls.cancel(given_up)
+    assert (process.casts.open, process.casts.at_risk) == (2, 1)
+    process.sent()
+    process.acknowledge()
+    assert (process.casts.open, process.casts.at_risk, process.casts._confirmed) == (0, 0, set())
+    late = pack(Kind.CONFIRM, bytes(4), key=given_up.key)
+    process.router(late)
+    assert process.casts._confirmed == set(), "nothing is remembered of what was acknowledged"
+
+
+def test_what_the_former_life_of_a_router_has_confirmed_is_at_risk_in_the_next(process):
+    call = process.start(kind=Kind.PUBLISH, flags=Flag.CONFIRM)
+    process.sent()
+    process.router(pack(Kind.CONFIRM, bytes(4), key=call.key))
+    assert process.casts.at_risk == 0
+    process.connect(boot=9)
+    assert process.casts.at_risk == process.casts.open == 1
+
+
 def test_one_that_was_on_its_way_when_others_came_back_keeps_its_place(process):
     first = process.cast()
     process.sent()
