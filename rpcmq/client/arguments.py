@@ -9,10 +9,12 @@ from typing import Any
 from rpcmq.client.request import current_request
 from rpcmq.errors import UsageError
 from rpcmq.payload.bounded_text import short_repr
+from rpcmq.wire.bodies import MAX_GROUP
 
 __all__ = [
     "ONLY_ROUTED",
     "LegacyMessage",
+    "check_group",
     "check_progress",
     "check_seconds",
     "context_dict",
@@ -49,7 +51,11 @@ def request_body(ctx: Any, msg: Mapping[str, Any]) -> tuple[bytes, dict[str, Any
         args = args_given = msg.get("args")
     except (TypeError, KeyError, AttributeError):
         raise UsageError(f'msg must be {{"method": name, "args": {{...}}}}, not {short_repr(msg, 200)}') from None
-    if not isinstance(method, str) or not 0 < len(name := method.encode()) <= 255:
+    try:
+        is_name = isinstance(method, str) and 0 < len(name := method.encode()) <= 255
+    except UnicodeEncodeError:
+        is_name = False
+    if not is_name:
         raise UsageError(f"method must be a name of 1 to 255 bytes, not {short_repr(method)}")
     if type(args) is not dict:
         if args is not None and not isinstance(args, Mapping):
@@ -113,6 +119,16 @@ def context_dict(ctx: Any) -> Any:
     if isinstance(ctx, Mapping):
         return dict(ctx)
     raise UsageError(f"ctx must be None, a mapping or an object with to_dict(), not {type(ctx).__name__}")
+
+
+def check_group(group: object) -> None:
+    """Refuse a name that no group of a topic can have; empty: none.
+
+    Raises:
+        UsageError: it is no text, is too long, or has characters that cannot be printed.
+    """
+    if not isinstance(group, str) or len(group) > MAX_GROUP or not group.isprintable():
+        raise UsageError(f"group must be a printable str of at most {MAX_GROUP} characters, not {short_repr(group)}")
 
 
 def check_progress(on_progress: object) -> None:

@@ -8,6 +8,7 @@ from functools import partial
 from time import monotonic
 from typing import Any
 
+from rpcmq.client.arguments import check_group
 from rpcmq.client.interrupts import is_interrupt
 from rpcmq.client.later import Kept, Later
 from rpcmq.client.methods import ASYNC_RESULTS, not_awaited
@@ -82,6 +83,7 @@ class Consumer:
     ) -> None:
         if not 1 <= concurrency <= 65535:
             raise UsageError(f"concurrency must be 1 to 65535, not {concurrency!r}")
+        check_group(group)
         self._link = link
         self.shell = shell = link.shell
         self.address = address

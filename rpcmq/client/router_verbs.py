@@ -5,6 +5,7 @@ from __future__ import annotations
 from time import monotonic
 from typing import Any
 
+from rpcmq.client.arguments import check_group
 from rpcmq.client.base import BaseClient
 from rpcmq.client.sender import Target
 from rpcmq.client.shown_names import shown_as
@@ -49,7 +50,9 @@ class RouterVerbs(BaseClient):
         Raises:
             RouterUnreachable, CallTimeout: there is no answer.
             CallError: the router refuses it.
+            UsageError: a wrong argument.
         """
+        check_group(group)
         address, name = self.sender.address(topic)
         self.sender.ask(DeclareBody(group=group), (address, name), timeout)
         self.process.calls.declarations.add(address, name, group)
@@ -111,7 +114,9 @@ class RouterVerbs(BaseClient):
         Raises:
             AccessDenied: the key of this process has no right ``admin`` on ``control.purge``.
             RouterUnreachable, CallTimeout: there is no answer.
+            UsageError: a wrong argument.
         """
+        check_group(group)
         address = topic if isinstance(topic, Address) else Address(topic, "", self.config.exchange)
         name = f"{address.topic}.{address.server}" if address.server else address.topic
         query = PurgeQuery(topic=name, exchange=address.exchange, group=group, forget=forget)

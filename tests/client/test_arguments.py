@@ -35,6 +35,12 @@ def test_a_misspelt_key_of_a_message_is_refused_by_name(message):
         request_body(None, message)
 
 
+@pytest.mark.parametrize("method", ["", "x" * 256, "\ud800", 5, None], ids=ascii)
+def test_a_method_that_has_no_name_is_refused(method):
+    with pytest.raises(UsageError, match="method must be a name of 1 to 255 bytes, not "):
+        request_body(None, {"method": method})
+
+
 def test_keys_of_nova_messages_are_taken():
     further = {"namespace": "base", "version": "1.1", "_unique_id": "7", "_context_user": "u"}
     assert request_body(None, {"method": "reboot", **further})[1] == {"context": None, "args": {}, **further}

@@ -121,6 +121,18 @@ def test_errors_name_the_bound_of_a_timeout_and_the_class_that_is_public(kind: A
             kind.Service("q", Compute(), client=client).start(nonsense=1)
 
 
+@KINDS
+@pytest.mark.parametrize("group", ["x" * 256, "a\nb", "\ud800", 5, b"x"], ids=ascii)
+def test_a_group_that_has_no_name_is_refused(kind: Any, group: Any) -> None:
+    text = "group must be a printable str of at most 255 characters, not "
+    with kind.Client(NOWHERE, linger_seconds=0) as client:
+        with pytest.raises(UsageError, match=text):
+            kind.Service("q", Compute(), client=client, group=group)
+        for verb in (client.declare, client.purge):
+            with pytest.raises(UsageError, match=text):
+                verb("q", group=group)
+
+
 class Asynchronous:
     async def wait(self, ctx: object) -> None: ...
 

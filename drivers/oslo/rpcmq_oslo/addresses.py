@@ -36,7 +36,7 @@ class Addresses:
         """Return the address of ``target``: of its server, if it names one, else of all that listen to its topic.
 
         Raises:
-            InvalidTarget: a name is too long, or has characters that cannot be printed.
+            InvalidTarget: a name is no text, is too long, or has characters that cannot be printed.
         """
         return self._checked(target, target.topic, target.server or "")
 
@@ -57,8 +57,11 @@ class Addresses:
         return self._checked(target, f"{target.topic}.{priority}", "")
 
     def _checked(self, target: Any, topic: str, server: str) -> Address:
-        exchange = self._exchange(target.exchange or self._default_exchange)
-        address = Address(topic.translate(_WITHOUT_DOTS), server, exchange)
+        exchange = target.exchange or self._default_exchange
+        for field, name in (("topic", topic), ("exchange", exchange)):
+            if not isinstance(name, str):
+                raise InvalidTarget(f"{field} must be a str, not {type(name).__name__}: {name!r}", target)
+        address = Address(topic.translate(_WITHOUT_DOTS), server, self._exchange(exchange))
         try:
             address.encode()
         except UsageError as error:

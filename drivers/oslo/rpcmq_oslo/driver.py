@@ -117,6 +117,7 @@ class RpcmqDriver(BaseDriver):
 
         Raises:
             RefusedByRouter: this process may not listen there.
+            MessagingException: no pool can be called so.
         """
         addresses = [self._addresses.of_priority(target, priority) for target, priority in targets_and_priorities]
         return self._listener(addresses, pool or "", batch_size, batch_timeout)

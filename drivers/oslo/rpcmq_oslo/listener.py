@@ -8,12 +8,13 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Any, Final
 
+from oslo_messaging import MessagingException
 from oslo_messaging._drivers.base import Listener
 from oslo_messaging.server import MessageHandlingServer
 
 from rpcmq import Address
 from rpcmq.adapters.serving import KEPT, IncomingMessage, MessageConsumer
-from rpcmq.errors import AccessDenied, RouterUnreachable, RpcError
+from rpcmq.errors import AccessDenied, RouterUnreachable, RpcError, UsageError
 from rpcmq_oslo.connections import FOREVER, SharedConnection
 from rpcmq_oslo.failures import RefusedByRouter
 from rpcmq_oslo.incoming import Incoming
@@ -50,6 +51,7 @@ class RpcmqListener(Listener):
 
     Raises:
         RefusedByRouter: this process may not listen there.
+        MessagingException: no pool can be called so.
     """
 
     def __init__(
@@ -120,9 +122,16 @@ class RpcmqListener(Listener):
 
         Raises:
             RefusedByRouter: this process may not listen there.
+            MessagingException: no pool can be called so.
         """
         for address in self._addresses:
-            consumer = MessageConsumer(
+            consumer = self._new_consumer(address)
+            _start(consumer, address, self._connection)
+            self._consumers.append(consumer)
+
+    def _new_consumer(self, address: Address) -> MessageConsumer:
+        try:
+            return MessageConsumer(
                 self._connection.client,
                 address,
                 self._take,
@@ -132,8 +141,8 @@ class RpcmqListener(Listener):
                 begun_when_settled=self._acknowledged_first,
                 is_prompt=self._is_prompt,
             )
-            _start(consumer, address, self._connection)
-            self._consumers.append(consumer)
+        except UsageError as error:
+            raise MessagingException(f"cannot listen to {address} for pool {self._pool!r:.80}: {error}") from error
 
     def _register_anew(self) -> None:
         """Register with the credit that fits the number of workers; what has come before is for whoever is free."""

@@ -91,7 +91,7 @@ class Sending:
                 request(outgoing.message),
                 seconds,
                 mandatory=outgoing.at_least_once,
-                sign_of_life=longest_silence or None,
+                sign_of_life=min(longest_silence, FOREVER) if longest_silence else None,
             )
 
         return result_of(self._send(outgoing, ask), self._allowed_modules)
@@ -154,7 +154,7 @@ class Sending:
         deadline = time.monotonic() + min(FOREVER if outgoing.timeout is None else outgoing.timeout, FOREVER)
         attempts = outgoing.attempts
         if attempts is not None:
-            self._await_router(outgoing, min(attempts * _ATTEMPT, deadline - time.monotonic()))
+            self._await_router(outgoing, attempts * _ATTEMPT, deadline)
         else:
             self._connect(outgoing, deadline)
         tried = 0
@@ -192,16 +192,20 @@ class Sending:
         except RouterUnreachable as error:
             raise MessagingTimeout(f"{outgoing}: it was not sent: {error}") from error
 
-    def _await_router(self, outgoing: Outgoing, seconds: float) -> None:
-        """Wait for the router, where the attempts are counted: so long as they would take.
+    def _await_router(self, outgoing: Outgoing, seconds: float, deadline: float) -> None:
+        """Wait for the router, where the attempts are counted: for the ``seconds`` that they would take.
 
         Raises:
             MessageDeliveryFailure: it is not there.
+            MessagingTimeout: it is not there, and the time is over before the attempts are.
         """
+        left = deadline - time.monotonic()
         try:
-            self._connection.connect(seconds)
-            self._connection.client.connect(max(0.001, seconds))
+            self._connection.connect(min(seconds, left))
+            self._connection.client.connect(max(0.001, min(seconds, left)))
         except (RouterUnreachable, CallTimeout) as error:
+            if left < seconds:
+                raise MessagingTimeout(f"{outgoing}: it was not sent: {error}") from error
             raise MessageDeliveryFailure(
                 f"{outgoing}: it was not sent, with retry={outgoing.retry}: {error}"
             ) from error

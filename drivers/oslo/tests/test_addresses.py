@@ -62,6 +62,13 @@ def test_a_name_that_cannot_be_sent_is_an_invalid_target(client: Make, name: str
             client(**target, timeout=5).call({}, "who")
 
 
+@pytest.mark.parametrize("field", ["topic", "exchange", "server"])
+def test_a_name_that_is_no_text_is_an_invalid_target(client: Make, field: str) -> None:
+    names: dict[str, Any] = {"topic": "t"} | {field: 7}
+    with pytest.raises(InvalidTarget, match=f"{field} must be a str, not int"):
+        client(names.pop("topic"), target=names, timeout=5).call({}, "who")
+
+
 def test_undeliverable_names_the_topic_as_it_was_given(client: Make) -> None:
     options = oslo_messaging.TransportOptions(at_least_once=True)
     with pytest.raises(oslo_messaging.MessageUndeliverable) as caught:

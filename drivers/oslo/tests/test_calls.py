@@ -228,6 +228,12 @@ def test_heartbeats_keep_a_long_call_alive(serve: Make, client: Make) -> None:
     assert unless_held_up(lambda: caller.call({}, "hold"), "no sign of life for 4 s") == "let go"
 
 
+@pytest.mark.parametrize("seconds", [10**9, float("inf")])
+def test_times_beyond_those_that_rpcmq_can_wait_are_no_bound(serve: Make, client: Make, seconds: float) -> None:
+    serve(Endpoint())
+    assert client(timeout=seconds, call_monitor_timeout=seconds).call({}, "nothing") is None
+
+
 def test_a_server_without_heartbeats_is_given_up(serve: Make, client: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     from rpcmq_oslo.incoming import Incoming
 

@@ -85,6 +85,9 @@ def test_retries_are_counted_where_there_is_no_router(conf: Any, client: Make, t
         client(over=nowhere, retry=1, timeout=60).call({}, "tell", n=1)
     with pytest.raises(oslo_messaging.MessagingTimeout, match="tell to openstack/compute: "):
         client(over=nowhere, timeout=0.5).call({}, "tell", n=1)
+    # The time is over before the attempts are.
+    with pytest.raises(oslo_messaging.MessagingTimeout, match="tell to openstack/compute: it was not sent: "):
+        client(over=nowhere, retry=60, timeout=0.5).call({}, "tell", n=1)
 
 
 def is_away(over: Any) -> bool:

@@ -126,6 +126,14 @@ def test_each_pool_gets_each_and_the_others_share(notifier: Make, listen: Make) 
         eventually(lambda group=group: sorted(n for e in group for n in e.seen) == list(range(12)))
 
 
+@pytest.mark.parametrize("pool", ["x" * 256, "a\nb", "\ud800", 5], ids=ascii)
+def test_a_pool_that_has_no_name_is_told(conf: Any, router: Any, pool: Any) -> None:
+    transport = oslo_messaging.get_notification_transport(conf, router.url)
+    with pytest.raises(oslo_messaging.MessagingException, match="cannot listen to openstack/t:info for pool .*must be"):
+        transport._listen_for_notifications([(oslo_messaging.Target(topic="t"), "info")], pool, None, None)
+    transport.cleanup()
+
+
 def test_only_the_priorities_that_an_endpoint_has_are_listened_to(notifier: Make, listen: Make) -> None:
     class Both(Endpoint):
         error = Endpoint.info
