@@ -15,15 +15,18 @@ import traceback
 from collections import deque
 from collections.abc import Callable
 
+from rpcmq.transport.originals import get_ident
+
 __all__ = ["GreenPorter"]
 
 
 class GreenPorter:
     """Calls functions in a green thread of the program; to be made in a green thread."""
 
-    __slots__ = ("_asked", "_bell", "_rung", "_silent", "_socket")
+    __slots__ = ("_asked", "_bell", "_rung", "_silent", "_socket", "_thread")
 
     def __init__(self) -> None:
+        self._thread = get_ident()
         self._asked: deque[Callable[[], object]] = deque()
         self._rung = False
         #: In the child of a fork: the other end of what the copy of the green thread waits for.
@@ -34,6 +37,11 @@ class GreenPorter:
         self._bell.setblocking(False)
         bell.close()
         threading.Thread(target=self._run, name="rpcmq porter", daemon=True).start()
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the caller is in its thread of the operating system, whose green threads it can resume."""
+        return self._thread == get_ident()
 
     def call(self, function: Callable[[], object]) -> None:
         """Call ``function``, which must not wait, soon. From any thread."""

@@ -6,13 +6,23 @@ Neither is imported for it: who has not loaded one of them has patched nothing w
 from __future__ import annotations
 
 import _thread
+import os
 import select
 import sys
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-__all__ = ["allocate_lock", "get_ident", "new_epoll", "new_poll", "new_rlock", "program_is_patched", "start_new_thread"]
+__all__ = [
+    "allocate_lock",
+    "get_ident",
+    "is_main_thread",
+    "new_epoll",
+    "new_poll",
+    "new_rlock",
+    "program_is_patched",
+    "start_new_thread",
+]
 
 
 def _original(module: ModuleType, name: str) -> Any:
@@ -32,6 +42,11 @@ start_new_thread: Callable[..., int] = _original(_thread, "start_new_thread")
 new_rlock: Callable[[], Any] = _original(_thread, "RLock")
 new_epoll: Callable[[], Any] = _original(select, "epoll")
 new_poll: Callable[[], Any] = _original(select, "poll")
+
+
+def is_main_thread() -> bool:
+    """Return whether this is the main thread of the process in the operating system, whichever green thread runs."""
+    return _thread.get_native_id() == os.getpid()
 
 
 def program_is_patched() -> bool:

@@ -19,7 +19,7 @@ from rpcmq.transport.connection import Connection
 from rpcmq.transport.green_porter import GreenPorter
 from rpcmq.transport.log_handover import hand_over_log_records
 from rpcmq.transport.monitor import GreenMonitor, Monitor, NativeMonitor
-from rpcmq.transport.originals import get_ident, program_is_patched, start_new_thread
+from rpcmq.transport.originals import get_ident, is_main_thread, program_is_patched, start_new_thread
 from rpcmq.transport.shell import ClientShell, Handle, WaitableEvent, Workers
 from rpcmq.transport.thread_deputies import Errand, is_to_be_deputed
 from rpcmq.transport.thread_lone_caller import LoneCaller
@@ -67,7 +67,7 @@ class ThreadShell(ClientShell):
         self.wakes = loop.wakes.waiting
         loop.start()
         if self._porter is not None:
-            hand_over_log_records(loop.ident, self._porter.call)
+            hand_over_log_records(loop.ident, self._call_green)
 
     def call_later(self, seconds: float, function: Callable[[], object]) -> Handle:
         """See :meth:`Shell.call_later`."""
@@ -148,7 +148,20 @@ class ThreadShell(ClientShell):
     def new_parking(self) -> Parking:
         """A place where the current thread can wait."""
         porter = self._porter
-        return self._undisturbed.new_parking() if porter is None else GreenParking(self.monitor, porter)
+        if porter is None:
+            return self._undisturbed.new_parking()
+        if not porter.is_here:
+            if not is_main_thread():
+                # One of a thread pool, or of a server in C: no green threads of it wait for anything meanwhile.
+                return Parking(self.monitor)
+            # Such a one has made this; the green threads of the program are here.
+            porter = self._porter = GreenPorter()
+        return GreenParking(self.monitor, porter)
+
+    def _call_green(self, function: Callable[[], object]) -> None:
+        """Call ``function``, which must not wait, in a green thread of a patched program."""
+        assert self._porter is not None
+        self._porter.call(function)
 
     def parking(self) -> tuple[Callable[[], object], Callable[[], object]]:
         """See :meth:`ClientShell.parking`."""

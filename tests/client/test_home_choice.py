@@ -80,6 +80,45 @@ print([call.wait() for call in calls])
         assert running.lines == ["[0, 1, 2]"]
 
 
+@pytest.mark.parametrize("first", ["green", "pool"])
+@pytest.mark.parametrize("kind", ["eventlet", "gevent"])
+def test_threads_of_a_pool_call_beside_the_green_ones_of_a_patched_program(router, serve, kind, first):
+    serve(Compute())
+    program = """
+import sys
+if sys.argv[1] == "eventlet":
+    import eventlet
+    eventlet.monkey_patch()
+    from eventlet.tpool import execute as in_pool
+else:
+    from gevent import get_hub, monkey
+    monkey.patch_all()
+    def in_pool(function):
+        return get_hub().threadpool.apply(function)
+import threading
+from rpcmq import threads
+client = threads.Client()
+def add():
+    return client.call(None, "compute", {"method": "add", "args": {"a": 1}}, 50)
+def add_in_pool():
+    return in_pool(add)
+kinds = [add, add_in_pool] if sys.argv[2] == "green" else [add_in_pool, add]
+print([call() for call in kinds])
+answers = []
+callers = [threading.Thread(target=lambda call=call: answers.append(call())) for call in kinds * 4]
+for caller in callers:
+    caller.start()
+for caller in callers:
+    caller.join()
+print(answers)
+client.close()
+"""
+    command = [sys.executable, "-c", program, kind, first]
+    with Program(command, {"RPCMQ_ROUTER": router.url, "PYTHONWARNINGS": "ignore"}) as running:
+        assert running.wait(60) == 0, running.said()
+        assert running.lines == ["[1, 1]", str([1] * 8)]
+
+
 def test_calls_of_a_thread_that_ends_while_its_greenlets_wait_end_when_they_are_due(router, serve):
     serve(Compute())
     assert said(router.url, "ended") == ["client ThreadHome", "ended 0"]
