@@ -92,6 +92,7 @@ MORE_TESTS := tests/latency/jobs/test_stream_process.py \
 	tests/faults/test_crowd.py::test_a_small_crowd \
 	tests/cli/test_proxy_stores.py \
 	tests/faults/test_proxy.py \
+	tests/faults/test_purges.py \
 	tests/faults/test_topics_in_a_ring.py::test_a_router_is_killed \
 	tests/cli/test_drill.py \
 	tests/cli/test_bench.py \

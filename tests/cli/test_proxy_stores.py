@@ -38,7 +38,9 @@ class Site:
     def __init__(self, port: int, admin: int, process: Any) -> None:
         self.version = 1
         self.process = process
-        self._url, self._admin = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{admin}"
+        self._url = f"http://127.0.0.1:{port}"
+        self._admins = [f"http://127.0.0.1:{admin + number}" for number in range(2)]
+        self._admin = self._admins[0]
 
     def answer(self, exchange: Exchange) -> None:
         body = self.body(exchange.request.target.decode())
@@ -64,11 +66,25 @@ class Site:
     def is_served(self) -> bool:
         return is_served(f"{self._url}/0")
 
-    def purge_all(self) -> None:
-        assert fetched(f"{self._admin}/purge?all=1", method="POST")[0] == 200
+    def purge_all(self) -> bool:
+        """Purge everything; return whether the store has recorded it."""
+        status, _, text = fetched(f"{self._admin}/purge?all=1", method="POST")
+        recorded = json.loads(text)["recorded"]
+        assert (status, recorded) in ((200, True), (202, False))
+        return bool(recorded)
 
     def store(self) -> dict[str, int]:
         found: dict[str, int] = json.loads(fetched(f"{self._admin}/status")[2])["store"]
+        return found
+
+    def owed(self) -> list[int]:
+        """Return how many purges each front end knows of that the store has yet to take; -1: it is being started."""
+        found = []
+        for admin in self._admins:
+            try:
+                found.append(json.loads(fetched(f"{admin}/status")[2])["purges_owed"])
+            except OSError:
+                found.append(-1)
         return found
 
     def purged_everywhere(self) -> bool:
@@ -152,7 +168,7 @@ def test_a_full_disk(tmp_path: Path, ports: list[int], disk: Path) -> None:
         made.check_all()
         assert made.store()["disk_full"] > 0 and not list(disk.glob("*/*/.*"))
         made.version = 2
-        made.purge_all()
+        assert made.purge_all()
         eventually(made.purged_everywhere, SECONDS)
         made.check_all()
         # Whoever was not there when it was purged reads what was written down.
@@ -203,3 +219,33 @@ def test_a_mongodb_server_that_stands_still_or_is_killed(
         made.purge_all()
         eventually(made.purged_everywhere, SECONDS)
         made.check_all()
+
+
+def test_a_purge_outlasts_the_front_ends_that_heard_of_it_while_mongodb_is_away(
+    tmp_path: Path, ports: list[int], mongo_server: Server, mongo_database: str
+) -> None:
+    cache = f'mongodb = "{mongo_server.uri}"\nmongodb_database = "{mongo_database}"'
+    with site(tmp_path, ports, cache) as made:
+        made.check_all()
+        assert made.check_all() == URLS
+        made.version = 2
+        mongo_server.kill()
+        try:
+            assert not made.purge_all()
+            eventually(lambda: min(made.owed()) >= 1, SECONDS)
+            fronts = [pid for pid in children_of(made.process.pid) if b"front" in command_of(pid)]
+            assert len(fronts) == 2
+            for front in fronts:
+                os.kill(front, signal.SIGKILL)
+                eventually(lambda: front not in children_of(made.process.pid), SECONDS)  # noqa: B023 - called at once
+                # It has what the other one knows, though the server has never been there since it was started.
+                eventually(lambda: min(made.owed()) >= 1, SECONDS)
+        finally:
+            mongo_server.start()
+        eventually(lambda: made.owed() == [0, 0], SECONDS)
+        made.check_all()
+        eventually(lambda: made.check_all() == URLS, SECONDS)
+
+
+def command_of(process: int) -> bytes:
+    return Path(f"/proc/{process}/cmdline").read_bytes()

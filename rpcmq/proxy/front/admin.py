@@ -80,12 +80,15 @@ class Admin:
             _send_json(exchange, 400, {"error": str(error)})
             return
         try:
-            count = self._purges.purge(purge, confirm=True)
+            purged = self._purges.purge(purge, confirm=True)
         except RpcError as error:
             problem = f"applied by this front end alone; the others could not be told: {error}"
             _send_json(exchange, 503, {"error": problem})
             return
-        _send_json(exchange, 200, {"purged": count, "kind": purge.kind.value, "value": purge.value, "soft": purge.soft})
+        done = {"purged": purged.count, "recorded": purged.is_recorded}
+        meant = {"kind": purge.kind.value, "value": purge.value, "soft": purge.soft}
+        # 202: it is obeyed already, and the store will be told until it has it (RFC 9110 section 15.3.3).
+        _send_json(exchange, 200 if purged.is_recorded else 202, done | meant)
 
 
 def purge_of(query: str, policy: CachePolicy, now: float) -> Purge:

@@ -150,7 +150,11 @@ class FrontEnd:
         return {name: listener.getsockname()[:2] for name, listener in self._listeners.items()}
 
     def start(self) -> None:
-        """Serve."""
+        """Serve.
+
+        Raises:
+            RouterUnreachable: there is no router.
+        """
         self._purges.start()
         certificates = self._certificates
         for name, listener in self._listeners.items():
@@ -256,6 +260,7 @@ class FrontEnd:
             "collapsed": self.handler.flights.followed,
             "purges": self._purges.applied,
             "purges_missed": self._purges.missed,
+            "purges_owed": len(self._purges.owed),
             "access_log_lines_dropped": self._access_log.dropped if self._access_log is not None else 0,
             "store": {name: getattr(store, name) for name in store.__dataclass_fields__},
         }
@@ -269,6 +274,7 @@ class FrontEnd:
         for name in ("connections", "requests_under_way", "unread_bytes"):
             yield f"rpcmq_proxy_{name}", {}, status[name]
         yield "rpcmq_proxy_fetchers", {}, len(status["fetchers"])
+        yield "rpcmq_proxy_purges_owed", {}, status["purges_owed"]
         for name in (
             "connections_accepted", "connections_refused", "clients_too_slow", "clients_cut_off", "handshakes_failed",
             "fetched", "fetches_failed", "fetches_refused", "collapsed", "purges", "purges_missed",

@@ -26,6 +26,7 @@ class HotResponses:
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self._second = 0
+        self._purged_at = 0.0
         self._size = 0
         self._found: dict[Key, tuple[bytes, int, int]] = {}
         self._by_cache_key: dict[str, list[Key]] = {}
@@ -39,6 +40,8 @@ class HotResponses:
 
     def add(self, scheme: str, request: Request, cache_key: str, made_at: float, found: tuple[bytes, int, int]) -> None:
         """Keep a response that was made at ``made_at``, of the stored response of ``cache_key``."""
+        if made_at <= self._purged_at:
+            return  # it was looked up before a purge, which may have been about it
         if int(made_at) != self._second:
             self.clear()
             if int(made_at) != self._second:
@@ -58,9 +61,14 @@ class HotResponses:
         for key in self._by_cache_key.pop(cache_key, ()):
             self._found.pop(key, None)
 
+    def purge(self) -> None:
+        """Drop all, and keep none that was made before."""
+        self.clear()
+        self._purged_at = time()
+
     def clear(self) -> None:
         """Drop all."""
         self._found.clear()
         self._by_cache_key.clear()
         self._size = 0
-        self._second = int(time())
+        self._second, self._purged_at = int(time()), 0.0

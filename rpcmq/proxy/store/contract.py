@@ -9,7 +9,7 @@ from typing import Protocol
 from rpcmq.proxy.caching.entry import StoredResponse
 from rpcmq.proxy.caching.purge import Purge
 
-__all__ = ["STEP_BYTES", "Body", "Store", "StoreStatistics", "Writer"]
+__all__ = ["STEP_BYTES", "Body", "Purged", "Store", "StoreStatistics", "Writer"]
 
 STEP_BYTES = 256 << 10
 """The most bytes that a store reads or writes at once: a file blocks the loop for no longer."""
@@ -45,6 +45,19 @@ class StoreStatistics:
     corrupt: int
     disk_full: int = 0
     is_storing: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Purged:
+    """The effect of a purge.
+
+    Attributes:
+        count: stored responses that it was about; None: they were not counted.
+        is_recorded: whether it outlasts this process: whoever opens the store from now on obeys it.
+    """
+
+    count: int | None
+    is_recorded: bool = True
 
 
 class Body(Protocol):
@@ -107,11 +120,19 @@ class Store(Protocol):
     def remove(self, key: str) -> int:
         """Remove all stored responses of ``key``; return how many there were."""
 
-    def purge(self, purge: Purge) -> int | None:
-        """Remove, or make stale, what ``purge`` is about; return how many there were, None where they are not counted.
+    def purge(self, purge: Purge) -> Purged:
+        """Remove, or make stale, what ``purge`` is about.
 
-        From its return on, nothing is served that it is about, nor stored by a writer whose request was sent before.
+        From its return on, nothing is served here that it is about, nor stored by a writer whose request was sent
+        before. Doing it again does no harm. One that the disk or the server does not take is owed to it: this process
+        obeys it, and so does another one that is given it.
         """
+
+    def owed(self) -> Sequence[Purge]:
+        """Return the purges that the disk or the server has yet to take, the oldest first."""
+
+    def settle(self) -> None:
+        """Try to have the disk or the server take the purges that are owed to it."""
 
     def maintain(self, now: float) -> Iterator[None]:
         """Evict what has no room, drop what is too old, check what is there, at the time ``now`` of the wall clock.

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from rpcmq.proxy.caching.entry import StoredResponse
 from rpcmq.proxy.caching.purge import Purge, PurgeKind
-from rpcmq.proxy.store.contract import StoreStatistics
+from rpcmq.proxy.store.contract import Purged, StoreStatistics
 from rpcmq.proxy.store.counters import Counters
 from rpcmq.proxy.store.disk import Disk
 from rpcmq.proxy.store.eviction import Evictor
@@ -147,15 +147,11 @@ class FileStore:
 
     def remove(self, key: str) -> int:
         """Remove all stored responses of ``key``."""
-        try:
-            count = sum(map(self._unlink, self._folder.places(key)))
-        except OSError as error:
-            self._disk.failed(error)
-            return 0
+        count = sum(map(self._unlink, self._places(key)))
         self._counters.removed += count
         return count
 
-    def purge(self, purge: Purge) -> int | None:
+    def purge(self, purge: Purge) -> Purged:
         """Remove, or make stale, what ``purge`` is about: at once, though files may go later."""
         count: int | None = None
         try:
@@ -166,7 +162,19 @@ class FileStore:
                 self._shorten_log()
         except OSError as error:
             self._disk.failed(error)
-        return count
+        return Purged(count, purge not in self._log.unwritten)
+
+    def owed(self) -> Sequence[Purge]:
+        """Return the purges that the disk has yet to take."""
+        return self._log.unwritten
+
+    def settle(self) -> None:
+        """Try to write them down."""
+        try:
+            for purge in self._log.unwritten:
+                self._log.add(purge)
+        except OSError as error:
+            self._disk.failed(error)
 
     def _log_purge(self, purge: Purge) -> bool:
         """Have ``purge`` count; return whether there are so many that a sweep is due."""
@@ -177,7 +185,7 @@ class FileStore:
                 self._disk.failed(error)
                 if error.errno != errno.ENOSPC or not self._evictor.make_room(self._max_bytes + PAGE):
                     break
-        # All processes are told of a purge: each looks it up in its own memory. The next maintenance removes the files.
+        # Each process that is told of it looks it up in its own memory. The next maintenance removes the files.
         self._log.remember(purge)
         return False
 
@@ -308,8 +316,7 @@ class FileStore:
             self._counters.evicted += self._unlink(oldest)
 
     def _touch(self, descriptor: int) -> None:
-        status = os.fstat(descriptor)
-        if self._now() - status.st_mtime >= self._touch_seconds:
+        if self._now() - os.fstat(descriptor).st_mtime >= self._touch_seconds:
             os.utime(descriptor)
 
     @staticmethod
@@ -332,9 +339,7 @@ class FileStore:
             return False
 
     def _sweep(self, now: float) -> Iterator[None]:
-        """Read all heads, remove what is purged, damaged, or of no use at ``now``, and correct the room that is
-        taken.
-        """
+        """Read all heads, remove what is purged, damaged, or useless at ``now``, and correct the room that is taken."""
         before, entries_before = self._folder.usage()
         purges = list(self._log.current())
         size = entries = 0

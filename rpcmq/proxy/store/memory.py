@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from rpcmq.proxy.caching.entry import StoredResponse
 from rpcmq.proxy.caching.purge import Purge, PurgeKind
-from rpcmq.proxy.store.contract import STEP_BYTES, StoreStatistics
+from rpcmq.proxy.store.contract import STEP_BYTES, Purged, StoreStatistics
 from rpcmq.proxy.store.counters import Counters
 from rpcmq.proxy.store.recent_purges import RecentPurges
 
@@ -108,7 +108,7 @@ class MemoryStore:
         self._counters.removed += len(items)
         return len(items)
 
-    def purge(self, purge: Purge) -> int:
+    def purge(self, purge: Purge) -> Purged:
         """Remove, or make stale, what ``purge`` is about."""
         self._purges.add(purge)
         keys = [purge.value] if purge.kind is PurgeKind.URL else list(self._keys)
@@ -120,7 +120,14 @@ class MemoryStore:
                 self._counters.removed += 1
             else:
                 item.entry = kept
-        return len(meant)
+        return Purged(len(meant))
+
+    def owed(self) -> Sequence[Purge]:
+        """Return none: memory takes each purge at once."""
+        return ()
+
+    def settle(self) -> None:
+        """Do nothing: nothing is owed."""
 
     def maintain(self, now: float) -> Iterator[None]:
         """Remove what is too old."""

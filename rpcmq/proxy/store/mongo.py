@@ -13,11 +13,11 @@ from pymongo import DESCENDING
 
 from rpcmq.proxy.caching.entry import MalformedEntry, StoredResponse
 from rpcmq.proxy.caching.purge import MalformedPurge, Purge, PurgeKind
-from rpcmq.proxy.store.contract import Body, StoreStatistics
+from rpcmq.proxy.store.contract import Body, Purged, StoreStatistics
 from rpcmq.proxy.store.counters import Counters
 from rpcmq.proxy.store.memory import MemoryBody
 from rpcmq.proxy.store.mongo_bodies import GridBody, MongoWriter
-from rpcmq.proxy.store.mongo_server import PURGE_SECONDS, MongoServer, ServerFailed
+from rpcmq.proxy.store.mongo_server import DURABLE, PURGE_SECONDS, MongoServer, ServerFailed
 from rpcmq.proxy.store.recent_purges import RecentPurges
 
 __all__ = ["MongoStore"]
@@ -53,8 +53,9 @@ class MongoStore:
         self._max_bytes = max_bytes
         self._max_variants = max_variants
         self._usage = (0, 0)
-        #: Purges that the server has not taken: each front end is told of all, and obeys them until it has.
-        self._owed = RecentPurges()
+        #: All purges of late, for responses on their way here; and those that the server has not taken, which are
+        #: obeyed until it has.
+        self._heard, self._owed = RecentPurges(), RecentPurges()
 
     def find(self, key: str) -> Sequence[StoredResponse]:
         """Return the stored responses of ``key``, the latest first."""
@@ -93,7 +94,7 @@ class MongoStore:
     def refresh(self, entry: StoredResponse) -> bool:
         """Give the stored response with that body the head of ``entry``."""
         wanted = {"_id": _id(entry), "body_id": entry.body_id}
-        if not self._owed.may_be_stored(entry):
+        if not self._heard.may_be_stored(entry):
             return False
         try:
             with self._server.asked():
@@ -109,15 +110,39 @@ class MongoStore:
         except ServerFailed:
             return 0
 
-    def purge(self, purge: Purge) -> int | None:
+    def purge(self, purge: Purge) -> Purged:
         """Remove, or make stale, what ``purge`` is about; where the server is away, as soon as it is back."""
+        # An operator's order does not wait because the request before it has failed. Where the server is owed one
+        # already it is away, and further ones would wait for it one after the other.
+        leaves_alone = bool(self._owed)
+        # It counts here from now on, though the server may take its time.
+        self._heard.add(purge)
+        self._owed.add(purge)
         try:
-            # An operator's order does not wait because the request before it has failed. Where the server is owed one
-            # already it is away, and further ones would wait for it one after the other.
-            return self._carry_out(purge, leaves_alone=bool(self._owed))
+            count = self._carry_out(purge, leaves_alone=leaves_alone)
         except ServerFailed:
-            self._owed.add(purge)
-            return None
+            return Purged(None, is_recorded=False)
+        self._owed.discard(purge)
+        return Purged(count)
+
+    def owed(self) -> Sequence[Purge]:
+        """Return the purges that the server has yet to take; one for all stands for those that were too many."""
+        if forgotten_at := self._owed.forgotten_at:
+            return (Purge(PurgeKind.ALL, "", forgotten_at), *(each for each in self._owed if each.at > forgotten_at))
+        return tuple(self._owed)
+
+    def settle(self) -> None:
+        """Try to have the server take the purges that it is owed."""
+        forgotten_at = self._owed.forgotten_at
+        try:
+            # It is not left alone: until it has them it is of no use.
+            for purge in self.owed():
+                self._carry_out(purge, leaves_alone=False)
+                self._owed.discard(purge)
+        except ServerFailed:
+            return
+        if forgotten_at and self._owed.forgotten_at == forgotten_at:  # else there have been too many again meanwhile
+            self._owed = RecentPurges(each for each in self._owed if each.at > forgotten_at)
 
     def _carry_out(self, purge: Purge, *, leaves_alone: bool = True) -> int:
         wanted: dict[str, Any] = {"requested_at": {"$lte": purge.at}}
@@ -128,41 +153,27 @@ class MongoStore:
                 wanted["key"] = {"$regex": f"^{re.escape(purge.value)}"}
             case PurgeKind.TAG:
                 wanted["tags"] = purge.value
+        record, made = purge.to_dict(), {"$set": {"made": datetime.fromtimestamp(time.time(), UTC)}}
         with self._server.asked(leaves_alone=leaves_alone):
-            # First this, which a response that is on its way asks for when it is stored.
-            made = datetime.fromtimestamp(time.time(), UTC)
-            self._server.purges.insert_one({**purge.to_dict(), "made": made})
+            # First this, which a response that is on its way asks for when it is stored. Each front end writes it.
+            self._server.purges.update_one(record, made, upsert=True)
             if purge.soft:
-                return self._server.responses.update_many(wanted, {"$max": {"purged_at": purge.at}}).matched_count
-        return self._removed(wanted)
+                count = self._server.responses.update_many(wanted, {"$max": {"purged_at": purge.at}}).matched_count
+        if not purge.soft:
+            count = self._removed(wanted)
+        with self._server.asked():
+            # With this the server has journaled what went before, too: nothing that is purged is there again after it
+            # was killed.
+            self._server.purges.with_options(write_concern=DURABLE).update_one(record, made, upsert=True)
+        return count
 
     def _owed_to(self, entry: StoredResponse) -> StoredResponse | None:
         """Return ``entry`` by the purges that the server has not taken; None: it is purged."""
         return self._owed.applied_to(entry) if entry.requested_at > self._owed.forgotten_at else None
 
-    def _carry_out_owed(self) -> None:
-        """Have the server take the purges that it has missed.
-
-        Raises:
-            ServerFailed: it does not.
-        """
-        forgotten_at = self._owed.forgotten_at
-        if not self._owed and not forgotten_at:
-            return
-        owed = dict.fromkeys(self._owed)
-        if forgotten_at:
-            # There were too many to be remembered: one stands for all up to then.
-            self._carry_out(Purge(PurgeKind.ALL, "", forgotten_at))
-        for purge in owed:
-            if purge.at > forgotten_at:
-                self._carry_out(purge)
-        if self._owed.forgotten_at == forgotten_at:  # else there have been too many again meanwhile
-            self._owed = RecentPurges(purge for purge in self._owed if purge not in owed)
-
     def maintain(self, now: float) -> Iterator[None]:
         """Remove what is too old, and bodies that belong to nothing; count anew, and make room."""
         try:
-            self._carry_out_owed()
             while True:
                 with self._server.asked():
                     if not self._remove({"expires": {"$lte": _date(now)}}):
@@ -192,7 +203,7 @@ class MongoStore:
         Raises:
             ServerFailed: the server did not do it.
         """
-        if not self._owed.may_be_stored(entry):
+        if not self._heard.may_be_stored(entry):
             return False
         with self._server.asked():
             size = entry.body_size + entry.head_size

@@ -11,13 +11,17 @@ import gridfs
 from bson.errors import BSONError
 from pymongo import ASCENDING, IndexModel, MongoClient, ReturnDocument
 from pymongo.errors import PyMongoError
+from pymongo.write_concern import WriteConcern
 
 from rpcmq.proxy.store.counters import Counters
 
-__all__ = ["PURGE_SECONDS", "MongoServer", "ServerFailed"]
+__all__ = ["DURABLE", "PURGE_SECONDS", "MongoServer", "ServerFailed"]
 
 PURGE_SECONDS = 600
 """Seconds for which a purge counts for responses that are on their way; a response that takes longer is not stored."""
+
+DURABLE = WriteConcern(w="majority", j=True)
+"""For what must not be lost with a server: it answers once most of a replica set have it on disk."""
 
 #: Seconds for which a server that has failed is left alone: the first time, and at most.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 15.0

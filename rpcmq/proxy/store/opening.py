@@ -46,7 +46,7 @@ def open_store(
                 f"the folder of the cache, {directory}, cannot be used: {error.strerror or error}"
             ) from error
     if mongodb:
-        return TieredStore(memory, _mongo(mongodb, database, mongodb_bytes))
+        return TieredStore(memory, _mongo(mongodb, database, mongodb_bytes), is_remote=True)
     return memory
 
 

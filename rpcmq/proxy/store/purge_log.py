@@ -6,7 +6,7 @@ import errno
 import fcntl
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from rpcmq.proxy.caching.purge import MalformedPurge, Purge
@@ -30,6 +30,13 @@ class PurgeLog:
         #: The file that was read, and the bytes of it that were.
         self._seen: tuple[int, int] = (0, 0)
         self._purges = RecentPurges(max_purges=_MOST)
+        #: Purges that the disk has not taken, the latest ones.
+        self._unwritten: dict[Purge, None] = {}
+
+    @property
+    def unwritten(self) -> Sequence[Purge]:
+        """The purges that count in this process, and that the disk has not taken."""
+        return tuple(self._unwritten)
 
     def current(self) -> RecentPurges:
         """Return the purges that count now.
@@ -57,18 +64,18 @@ class PurgeLog:
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
                 if (status := os.fstat(descriptor)).st_nlink:
                     _append(descriptor, json.dumps(purge.to_dict()).encode() + b"\n", status.st_size)
+                    self._unwritten.pop(purge, None)
                     break
             finally:
                 os.close(descriptor)
         return len(self.current()) >= _MOST // 2
 
     def remember(self, purge: Purge) -> None:
-        """Have ``purge``, which the disk does not take, count in this process at least.
-
-        Raises:
-            OSError: the disk does not give those that there are.
-        """
-        self.current().add(purge)
+        """Have ``purge``, which the disk does not take, count in this process at least."""
+        self._purges.add(purge)
+        self._unwritten[purge] = None
+        if len(self._unwritten) > _MOST:
+            del self._unwritten[next(iter(self._unwritten))]
 
     def forget(self, purges: Iterable[Purge], tmp: Path) -> None:
         """Forget ``purges``, whose responses are all gone from the folder; ``tmp`` is a file to be used for it.
@@ -77,6 +84,7 @@ class PurgeLog:
             OSError: the disk does not take it.
         """
         gone = set(purges)
+        self._unwritten = {purge: None for purge in self._unwritten if purge not in gone}
         if not gone or not self._path.exists():
             return
         with open(self._path, "rb") as file:
@@ -88,13 +96,14 @@ class PurgeLog:
             lines = [{"forgotten_at": forgotten_at}, *(purge.to_dict() for purge in kept)]
             tmp.write_bytes(b"".join(json.dumps(line).encode() + b"\n" for line in lines))
             os.rename(tmp, self._path)
+            self._unwritten.clear()
 
     def _read(self) -> None:
         with open(self._path, "rb") as file:
             number = os.fstat(file.fileno()).st_ino
             seen, start = self._seen
             if number != seen:
-                self._purges, start = RecentPurges(max_purges=_MOST), 0
+                self._purges, start = RecentPurges(self._unwritten, max_purges=_MOST), 0
             file.seek(start)
             data = file.read()
         self._seen = number, start + len(data)

@@ -38,6 +38,11 @@ class RecentPurges:
         if len(self._order) > self._max_purges:
             self._forget(next(iter(self._order)))
 
+    def discard(self, purge: Purge) -> None:
+        """Drop a purge, which has been carried out, if it is there."""
+        if purge in self._order:
+            self._drop(purge)
+
     def applied_to(self, entry: StoredResponse) -> StoredResponse | None:
         """Return ``entry``, stale where a soft purge is about it; None: it is purged."""
         if not self._order:
@@ -52,6 +57,9 @@ class RecentPurges:
     def may_be_stored(self, entry: StoredResponse) -> bool:
         """Return whether no purge came since the request of ``entry`` was sent that is, or may be, about it."""
         return entry.requested_at > self.forgotten_at and self.applied_to(entry) is entry
+
+    def __contains__(self, purge: object) -> bool:
+        return purge in self._order
 
     def __iter__(self) -> Iterator[Purge]:
         return iter(list(self._order))
@@ -69,8 +77,11 @@ class RecentPurges:
                 yield from purges
 
     def _forget(self, purge: Purge) -> None:
-        del self._order[purge]
+        self._drop(purge)
         self.forgotten_at = max(self.forgotten_at, purge.at)
+
+    def _drop(self, purge: Purge) -> None:
+        del self._order[purge]
         if purge.kind is PurgeKind.PREFIX:
             kept, key = self._prefixes, purge.value
             kept[key].remove(purge)

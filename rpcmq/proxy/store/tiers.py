@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from rpcmq.proxy.caching.entry import StoredResponse
 from rpcmq.proxy.caching.purge import Purge
-from rpcmq.proxy.store.contract import Body, Store, StoreStatistics, Writer
+from rpcmq.proxy.store.contract import Body, Purged, Store, StoreStatistics, Writer
 from rpcmq.proxy.store.memory import MemoryBody, MemoryStore
 
 __all__ = ["TieredStore"]
@@ -17,21 +17,28 @@ class TieredStore:
 
     What another process has stored, refreshed or purged in ``shared`` is not seen while ``memory`` has an answer: ask
     :meth:`find_shared` before a request goes to the origin, and give each purge to all processes.
+
+    Args:
+        is_remote: ``shared`` is a server that may be owed purges of which only other processes know. A disk of this
+            host is owed some only while it is full, or fails.
     """
 
-    def __init__(self, memory: MemoryStore, shared: Store) -> None:
+    def __init__(self, memory: MemoryStore, shared: Store, *, is_remote: bool = False) -> None:
         self.memory = memory
         self.shared = shared
+        self.is_remote = is_remote
+        #: Whether anything is looked up in ``shared``.
+        self.reads_shared = True
 
     def find(self, key: str) -> Sequence[StoredResponse]:
         """Return the stored responses of ``key`` that memory has, or all where it has none."""
         # To read all variants for each request would be dear where clients have made many. One that memory lacks is
         # found before the origin is asked.
-        return self.memory.find(key) or self.shared.find(key)
+        return self.memory.find(key) or (self.shared.find(key) if self.reads_shared else ())
 
     def find_shared(self, key: str) -> Sequence[StoredResponse]:
         """Return all stored responses of ``key``, the latest first."""
-        return self.shared.find(key) or self.memory.find(key)
+        return (self.shared.find(key) if self.reads_shared else ()) or self.memory.find(key)
 
     def open(self, entry: StoredResponse) -> Body | None:
         """Open the body of ``entry``; a small one is in memory afterwards."""
@@ -62,10 +69,18 @@ class TieredStore:
         """Remove all stored responses of ``key`` from both."""
         return max(self.memory.remove(key), self.shared.remove(key))
 
-    def purge(self, purge: Purge) -> int | None:
+    def purge(self, purge: Purge) -> Purged:
         """Purge both."""
         self.memory.purge(purge)
         return self.shared.purge(purge)
+
+    def owed(self) -> Sequence[Purge]:
+        """Return the purges that the shared store has yet to take."""
+        return self.shared.owed()
+
+    def settle(self) -> None:
+        """Try to have the shared store take them."""
+        self.shared.settle()
 
     def maintain(self, now: float) -> Iterator[None]:
         """Maintain both."""

@@ -86,7 +86,7 @@ def test_a_soft_purge_leaves_what_may_be_served_while_it_is_fetched_anew(world: 
     front_end = world.start(counting("max-age=60, stale-while-revalidate=60"))
     ask(front_end, "/a")
     assert purge(front_end, "url=http://a.example/a&soft=1") == (
-        200, {"purged": 1, "kind": "url", "value": "http://a.example/a", "soft": True},
+        200, {"purged": 1, "recorded": True, "kind": "url", "value": "http://a.example/a", "soft": True},
     )  # fmt: skip
     assert ask(front_end, "/a").body == b"1"
     eventually(lambda: ask(front_end, "/a").body == b"2")
@@ -97,6 +97,7 @@ def test_a_purge_that_did_not_come_has_all_revalidated(world: World) -> None:
     other = world.front_end()
     world.fetcher()
     assert ask(other, "/a").body == b"1"
+    other._purges._meet()
     other._purges._take(None, "", {"from": "x", "number": 3})
     assert ask(other, "/a").is_hit
     other._purges._take(None, "", {"from": "x", "number": 4})
@@ -104,6 +105,9 @@ def test_a_purge_that_did_not_come_has_all_revalidated(world: World) -> None:
     for noise in (
         None,
         {},
+        "x",
+        {"from": "x", "number": 5, "owed": 7},
+        {"from": "x", "number": 5, "owed": [{"kind": "url"}]},
         {"from": "x", "number": "y"},
         {"from": "x", "number": math.inf},
         {"from": "x", "number": 5, "purge": {"kind": "?"}},
@@ -112,11 +116,40 @@ def test_a_purge_that_did_not_come_has_all_revalidated(world: World) -> None:
     assert other.status()["purges_missed"] == 1
 
 
+def test_events_that_the_router_has_dropped_may_have_been_purges(world: World) -> None:
+    world.configure(world.origin(counting()).url)
+    front_end = world.front_end()
+    world.fetcher()
+    assert ask(front_end, "/a").body == b"1"
+    front_end._purges._subscriptions[0].lost += 3
+    # It finds out with the next event, of its own if there is no other front end.
+    eventually(lambda: front_end.status()["purges_missed"] == 1)
+    assert ask(front_end, "/a").body == b"2"
+
+
+def test_the_first_purge_of_a_front_end_that_has_come_since_may_be_missed_too(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.configure(world.origin(counting()).url)
+    monkeypatch.setattr(purges, "_MEETING_SECONDS", -1.0)
+    front_end = world.front_end()
+    take = front_end._purges._take
+    for number, missed in ((0, 0), (1, 1), (1, 1)):
+        take(None, "", {"from": "x", "number": number})
+        assert front_end.status()["purges_missed"] == missed
+    order = {"kind": "tag", "value": "t", "at": 1.0}
+    take(None, "", {"from": "y", "number": 1, "purge": order})
+    assert front_end.status()["purges_missed"] == 1
+    take(None, "", {"from": "z", "number": 2, "purge": order})
+    assert front_end.status()["purges_missed"] == 2
+
+
 def test_front_ends_without_end_take_no_room_without_end(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(purges, "_MAX_FRONT_ENDS", 3)
     world.configure(world.origin(counting()).url)
     front_end = world.front_end()
     known = front_end._purges._known
+    front_end._purges._meet()
     for number in range(10):
         front_end._purges._take(None, "", {"from": f"{number}" * 1000, "number": 1})
         assert 0 < len(known) <= 3 and all(len(name) <= 16 for name in known)

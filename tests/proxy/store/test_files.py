@@ -16,7 +16,7 @@ import pytest
 from gevent import subprocess
 
 from rpcmq.proxy.caching import Purge, PurgeKind
-from rpcmq.proxy.store import STEP_BYTES, FileStore
+from rpcmq.proxy.store import STEP_BYTES, FileStore, Purged
 from rpcmq.proxy.store.purge_log import PurgeLog
 from tests.proxy.store.entries import body_of, entry, maintain, put
 
@@ -322,7 +322,7 @@ def test_purges_of_single_urls_need_no_sweep_and_are_forgotten(tmp_path: Path) -
 def test_a_purge_of_one_url_is_done_when_it_returns(tmp_path: Path, soft: bool) -> None:
     store = FileStore(tmp_path, ROOM)
     stored = put(store, entry(), b"1")
-    assert stored is not None and store.purge(Purge(PurgeKind.URL, KEY, stored.requested_at, soft)) == 1
+    assert stored is not None and store.purge(Purge(PurgeKind.URL, KEY, stored.requested_at, soft)) == Purged(1)
     (tmp_path / "purges").unlink()
     again = FileStore(tmp_path, ROOM)
     assert [each.purged_at for each in again.find(KEY)] == ([stored.requested_at] if soft else [])
@@ -337,13 +337,36 @@ def test_a_purge_counts_though_the_disk_does_not_take_it(tmp_path: Path, kind: P
     assert stored is not None
     value = {PurgeKind.URL: KEY, PurgeKind.PREFIX: KEY[:-1], PurgeKind.TAG: "t", PurgeKind.ALL: ""}[kind]
     with files_of_at_most(0):
-        store.purge(Purge(kind, value, stored.requested_at + 1, soft))
+        purge = Purge(kind, value, stored.requested_at + 1, soft)
+        assert not store.purge(purge).is_recorded and list(store.owed()) == [purge]
+        store.settle()
+        assert list(store.owed()) == [purge]
         found = store.find(KEY)
     assert store.statistics().failed >= 1
     assert [each.purged_at > 0 for each in found] == ([True] if soft else [])
     assert store.find(KEY) == found
     # A response whose request is older does not come back.
     assert put(store, entry(response={"Surrogate-Key": "t"}), b"x") is None or soft
+
+
+def test_a_purge_is_written_down_when_the_disk_takes_it_again(tmp_path: Path) -> None:
+    store, other = FileStore(tmp_path, ROOM), FileStore(tmp_path, ROOM)
+    stored = put(store, entry(), b"x")
+    assert stored is not None
+    purge = Purge(PurgeKind.PREFIX, KEY[:-1], stored.requested_at + 1, soft=True)
+
+    def seen_by(each: FileStore) -> list[float]:
+        return [found.purged_at for found in each.find(KEY)]
+
+    with files_of_at_most(0):
+        assert not store.purge(purge).is_recorded
+    assert seen_by(other) == [0.0] and seen_by(store) == [purge.at]
+    # Another process writes the file anew: what is not in it counts here all the same.
+    other.purge(Purge(PurgeKind.TAG, "other", stored.requested_at))
+    maintain(other, stored.requested_at)
+    assert seen_by(store) == [purge.at] and list(store.owed()) == [purge]
+    store.settle()
+    assert not store.owed() and seen_by(other) == [purge.at] and seen_by(FileStore(tmp_path, ROOM)) == [purge.at]
 
 
 def test_a_purge_of_which_the_disk_takes_a_part_does_not_spoil_the_next_one(tmp_path: Path) -> None:

@@ -11,13 +11,14 @@ import pytest
 from pymongo import MongoClient
 
 from rpcmq.proxy.caching import Purge, PurgeKind
-from rpcmq.proxy.store import STEP_BYTES
+from rpcmq.proxy.store import STEP_BYTES, Purged
 from rpcmq.proxy.store.mongo import MongoStore
 from tests.proxy.store.entries import body_of, entry, maintain, put
 from tests.proxy.store.mongo_server import Server
 
 ROOM = 64 << 20
 KEY = "https://example.com/a"
+OWED = Purged(None, is_recorded=False)
 
 
 @pytest.fixture
@@ -109,7 +110,7 @@ def test_a_server_that_is_away_is_a_miss_and_costs_its_time_once() -> None:
     waited = time.monotonic() - began
     for _ in range(20):
         assert store.open(stored) is None and not store.find(KEY) and not store.refresh(stored)
-    assert store.remove(KEY) == 0 and store.purge(Purge(PurgeKind.URL, KEY, 0.0)) is None
+    assert store.remove(KEY) == 0 and store.purge(Purge(PurgeKind.URL, KEY, 0.0)) == OWED
     assert put(store, stored, b"x" * 600_000) is None and put(store, stored, b"x") is None
     assert maintain(store, 0.0) == 0 and store.statistics().failed >= 1
     assert time.monotonic() - began < 20 * waited + 5
@@ -160,9 +161,53 @@ def test_a_purge_reaches_a_server_that_goes_on_and_is_still_left_alone(
             while not other.find(KEY):
                 assert time.monotonic() < end
             assert not store.find(KEY)
-            assert store.purge(Purge(PurgeKind.URL, KEY, stored.requested_at + 1)) == 1
+            assert store.purge(Purge(PurgeKind.URL, KEY, stored.requested_at + 1)) == Purged(1)
             assert not other.find(KEY)
             assert put(store, entry(at=stored.requested_at + 2), b"2") is not None
+
+
+def test_a_purge_is_written_down_once_though_each_front_end_carries_it_out(
+    stores: list[MongoStore], database: MongoClient[dict[str, object]], mongo_database: str
+) -> None:
+    stored = put(stores[0], entry(), b"1")
+    assert stored is not None
+    purge = Purge(PurgeKind.URL, KEY, stored.requested_at + 0.1)
+    assert [store.purge(purge) for store in stores] == [Purged(1), Purged(0)]
+    assert database[mongo_database]["purges"].count_documents({}) == 1
+
+
+def test_a_purge_that_is_under_way_counts_here_already(
+    stores: list[MongoStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = stores[0]
+    stored = put(store, entry(), b"1")
+    assert stored is not None
+    carry_out = store._carry_out
+
+    def carried_out(purge: Purge, *, leaves_alone: bool = True) -> int:
+        assert not store.find(KEY) and list(store.owed()) == [purge]
+        assert put(store, entry(at=stored.requested_at), b"2") is None
+        return carry_out(purge, leaves_alone=leaves_alone)
+
+    monkeypatch.setattr(store, "_carry_out", carried_out)
+    assert store.purge(Purge(PurgeKind.URL, KEY, stored.requested_at + 1)) == Purged(1)
+
+
+def test_what_is_purged_does_not_come_back_with_a_server_that_is_killed(
+    mongo_server: Server, mongo_database: str
+) -> None:
+    with closing(MongoStore(mongo_server.uri, mongo_database, ROOM)) as store:
+        put(store, entry("/stays"), b"0")
+        for number in range(20):
+            stored = put(store, entry(f"/{number}"), b"1")
+            assert stored is not None
+            assert store.purge(Purge(PurgeKind.URL, stored.key, stored.requested_at)).is_recorded
+        mongo_server.kill()
+        mongo_server.start()
+        end = time.monotonic() + 60
+        while not store.find("https://example.com/stays"):
+            assert time.monotonic() < end
+        assert [number for number in range(20) if store.find(f"https://example.com/{number}")] == []
 
 
 @pytest.mark.long
@@ -184,7 +229,9 @@ def test_a_purge_counts_though_the_server_is_away(
             return [found.purged_at for found in each.find(KEY)]
 
         with mongo_server.stopped():
-            assert store.purge(purge) is None
+            assert store.purge(purge) == OWED and list(store.owed()) == [purge]
+            store.settle()
+            assert list(store.owed()) == [purge]
             late = entry(at=stored.requested_at)
             assert put(store, late, b"2") is None
         after = [purge.at] if soft else []
@@ -192,8 +239,8 @@ def test_a_purge_counts_though_the_server_is_away(
         # What it has missed is not seen meanwhile, and the server is told as soon as it is there.
         while seen_by(other) != after:
             assert seen_by(store) in ([], after) and time.monotonic() < end
-            maintain(store, stored.requested_at)
-        assert seen_by(store) == after
+            store.settle()
+        assert seen_by(store) == after and not store.owed()
         assert put(store, entry(at=purge.at + 1), b"3") is not None
 
 
@@ -204,11 +251,13 @@ def test_purges_that_are_too_many_to_be_remembered_purge_everything(mongo_server
         with mongo_server.stopped():
             assert not store.find(KEY)
             for number in range(5000):
-                assert (
-                    store.purge(Purge(PurgeKind.URL, f"https://example.com/{number}", stored.requested_at + 1)) is None
-                )
+                purge = Purge(PurgeKind.URL, f"https://example.com/{number}", stored.requested_at + 1)
+                assert store.purge(purge) == OWED
+            # One stands for those that were forgotten.
+            assert len(store.owed()) <= 4097 and store.owed()[0] == Purge(PurgeKind.ALL, "", stored.requested_at + 1)
         end = time.monotonic() + 60
         while store.statistics().removed == 0:
             assert not store.find(KEY) and time.monotonic() < end
-            maintain(store, stored.requested_at)
-        assert not store.find(KEY)
+            store.settle()
+        assert not store.find(KEY) and not store.owed()
+        assert put(store, entry(at=stored.requested_at + 2), b"2") is not None and store.find(KEY)
