@@ -25,13 +25,13 @@ from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from math import exp, factorial, inf
 
-from rpcmq.nodes.poison.facts import TOGETHER_SECONDS, Death, Flight, Kill, Loss, Suspect, Topic
+from rpcmq.nodes.poison.facts import MAX_KILLS, TOGETHER_SECONDS, Death, Flight, Kill, Loss, Suspect, Topic
 from rpcmq.nodes.poison.serving_keys import ServingKeys
 
 __all__ = ["Evidence", "Verdict", "at_least"]
 
-#: Losses that are remembered, deaths of a topic, topics with deaths, and kills of a call.
-_MAX_LOSSES, _MAX_DEATHS, _MAX_TOPICS, _MAX_KILLS = 10_000, 200, 1_000, 10
+#: Losses that are remembered, deaths of a topic, and topics with deaths.
+_MAX_LOSSES, _MAX_DEATHS, _MAX_TOPICS = 10_000, 200, 1_000
 #: Seconds of a consumer's life in which one death is expected until there is more to go by.
 _FIRST_SECONDS = 3600.0
 #: Seconds in which deaths are counted once more: consumers that are killed one after the other die at another rate.
@@ -139,9 +139,9 @@ class Evidence:
             if not death.is_sudden or not 0 <= seconds <= self._within:
                 continue
             if all(suspect.has_followed(other, flight) for other in others):
-                self._add(
-                    now, suspect, Kill(death, seconds, count or len(flights), flight.id, flight.caller, now), flight
-                )
+                beside_it, spared = count or len(flights), suspect.spared_before(flight)
+                kill = Kill(death, seconds, beside_it, flight.id, flight.caller, now, spared)
+                self._add(now, suspect, kill, flight)
         if death.is_sudden:
             self._note_death(now, death)
             self._doubt(now, death, verdict)
@@ -187,6 +187,7 @@ class Evidence:
         suspect.quarantined_at = None
         if self.quarantined.pop(suspect.call.fingerprint, None) is None:
             return False
+        self._explain_no_more(suspect)
         self.suspects[suspect.call.fingerprint] = suspect
         return True
 
@@ -209,7 +210,7 @@ class Evidence:
             other.death.loss.is_near(kill.death.loss) and not other.leads_to(kill, flight) for other in suspect.kills
         ):
             return  # all of them may have died of one thing, whatever they had
-        if len(suspect.kills) == _MAX_KILLS:
+        if len(suspect.kills) == MAX_KILLS:
             del suspect.kills[1]  # the first tells when it began
         suspect.kills.append(kill)
         self._recent.append((suspect, kill))
@@ -235,9 +236,13 @@ class Evidence:
 
     def chance_of(self, now: float, suspect: Suspect) -> float:
         """The probability that consumers that die by chance have it so often, or another one of those beside it."""
-        place, kills = suspect.call.place, suspect.kills
+        return self._chance_of(now, suspect, suspect.unexplained)
+
+    def _chance_of(self, now: float, suspect: Suspect, kills: list[Kill]) -> float:
+        """The same, of some of its kills."""
         if not kills:
             return 1.0
+        place = suspect.call.place
         deaths = self._deaths.get(place, ())
         others = [now - each.lost_at for each in deaths if not suspect.has_killed(each)]
         consumers = max(1, *(kill.death.consumers.get(place, 1) for kill in kills))
@@ -250,15 +255,15 @@ class Evidence:
         return min(1.0, max(kill.beside for kill in kills) * at_least(len(kills) - 1, expected))
 
     def _judge(self, now: float, beside: list[Suspect], verdict: Verdict) -> None:
-        ranked = sorted(beside, key=lambda each: -len(each.kills))
-        if not ranked or not ranked[0].kills or (len(ranked) > 1 and len(ranked[1].kills) == len(ranked[0].kills)):
+        ranked = sorted(((len(each.unexplained), each) for each in beside), key=lambda each: -each[0])
+        if not ranked or not ranked[0][0] or (len(ranked) > 1 and ranked[1][0] == ranked[0][0]):
             return
-        worst = ranked[0]
+        worst = ranked[0][1]
         if worst.quarantined_at is not None:
             self._explain(worst)
         elif (
             self._are_enough(worst)
-            and self.chance_of(now, worst) <= self._chance
+            and self._chance_of(now, worst, worst.counted) <= self._chance
             and len(self.quarantined) < self._max_quarantined
         ):
             self.quarantine(now, worst)
@@ -266,7 +271,7 @@ class Evidence:
 
     def _are_enough(self, suspect: Suspect) -> bool:
         """Return whether it has killed so many as it takes."""
-        count, keys = len(suspect.kills), suspect.keys
+        count, keys = len(suspect.counted), {kill.death.key for kill in suspect.unexplained}
         if count < self._kills or len(keys) > 1 or count >= self._kills_of_one_key:
             return count >= self._kills
         return self.serving_keys.of(suspect.call.address) <= keys
@@ -275,6 +280,7 @@ class Evidence:
         """Keep ``suspect`` from consumers."""
         fingerprint = suspect.call.fingerprint
         suspect.quarantined_at = suspect.touched_at = now
+        suspect.kills, suspect.explained = suspect.unexplained, set()
         self.suspects.pop(fingerprint, None)
         self.quarantined[fingerprint] = suspect
         self._explain(suspect)
@@ -287,10 +293,19 @@ class Evidence:
         return True
 
     def _explain(self, suspect: Suspect) -> None:
-        """Its kills do not speak for other calls."""
+        """Have its kills speak neither for a rate of deaths by chance nor against other calls."""
         for deaths in self._deaths.values():
             for death in [each for each in deaths if suspect.has_killed(each)]:
                 deaths.remove(death)
+        processes = _processes_of(suspect)
+        for other in self.suspects.values():
+            other.explained |= processes & _processes_of(other)
+
+    def _explain_no_more(self, suspect: Suspect) -> None:
+        """Have its kills speak against other calls that had a part in them, as it is not quarantined any more."""
+        processes = _processes_of(suspect)
+        for other in self.suspects.values():
+            other.explained -= processes
 
     # --- the end of suspicion ----------------------------------------------------------------
 
@@ -298,7 +313,8 @@ class Evidence:
         """A consumer has answered such a call and lives: return what was suspect."""
         suspect = self.find(fingerprint)
         self.suspects.pop(fingerprint, None)
-        self.quarantined.pop(fingerprint, None)
+        if self.quarantined.pop(fingerprint, None) is not None and suspect is not None:
+            self._explain_no_more(suspect)
         return suspect
 
     def release(self, fingerprint: str) -> Suspect | None:
@@ -314,6 +330,10 @@ class Evidence:
     def next_deadline(self) -> float:
         """The time of the next :meth:`forget_old` (monotonic seconds)."""
         return next(iter(self.suspects.values())).touched_at + self._memory if self.suspects else inf
+
+
+def _processes_of(suspect: Suspect) -> set[Hashable]:
+    return {kill.death.loss.process for kill in suspect.kills}
 
 
 def at_least(count: int, expected: float) -> float:

@@ -6,10 +6,17 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-__all__ = ["TOGETHER_SECONDS", "Address", "CallName", "Death", "Flight", "Kill", "Loss", "Suspect", "Topic"]
+__all__ = [
+    "MAX_KILLS", "TOGETHER_SECONDS", "Address", "CallName", "Death", "Flight", "Kill", "Loss", "Suspect", "Topic",
+]  # fmt: skip
 
 #: Losses within so many seconds are at about the same time.
 TOGETHER_SECONDS = 1.0
+
+#: Seconds within which what kills kills at once, and how much longer than another time one may be that is like it.
+_AT_ONCE_SECONDS, _ALIKE = 0.25, 2.0
+#: Kills of a call that are remembered.
+MAX_KILLS = 10
 
 #: Exchange and topic; exchange, topic and server.
 Topic = tuple[str, str]
@@ -46,12 +53,17 @@ class CallName:
 
 @dataclass(frozen=True, slots=True)
 class Flight:
-    """A call that a consumer had when it died, since ``given_at`` (monotonic seconds)."""
+    """A call that a consumer had when it died, since ``given_at`` (monotonic seconds).
+
+    Attributes:
+        attempt: how many consumers had had it before, as the call with this id.
+    """
 
     call: CallName
     given_at: float
     id: str = ""
     caller: str = ""
+    attempt: int = 0
 
 
 class Loss(NamedTuple):
@@ -118,6 +130,7 @@ class Kill:
 
     Attributes:
         judged_at: when it was noticed (monotonic seconds); 0: another router has told of it.
+        spared: how many consumers had had the call with this id before, and did not die of it.
     """
 
     death: Death
@@ -126,6 +139,7 @@ class Kill:
     id: str
     caller: str
     judged_at: float = 0.0
+    spared: int = 0
 
     def leads_to(self, other: Kill, flight: Flight) -> bool:
         """Return whether ``other``, of the same call, may have come of this one: it was given again, or tried again."""
@@ -139,6 +153,7 @@ class Suspect:
     Attributes:
         quarantined_at: since when it is given to nobody (monotonic seconds); None: it is.
         stopped: calls that were stopped since.
+        explained: the processes among those it has killed that a quarantined call has killed.
     """
 
     call: CallName
@@ -146,11 +161,27 @@ class Suspect:
     touched_at: float = 0.0
     quarantined_at: float | None = None
     stopped: int = 0
+    explained: set[Hashable] = field(default_factory=set)
 
     @property
     def keys(self) -> set[str]:
         """The keys of the consumers that it has killed."""
         return {kill.death.key for kill in self.kills}
+
+    @property
+    def unexplained(self) -> list[Kill]:
+        """Its kills, without those of consumers that a quarantined call has killed."""
+        return [kill for kill in self.kills if kill.death.loss.process not in self.explained]
+
+    @property
+    def counted(self) -> list[Kill]:
+        """The kills by which it is judged: of those that are not explained not the latest one if they are irregular."""
+        kills = self.unexplained
+        return kills if len(kills) == MAX_KILLS or _are_regular(kills) else kills[:-1]
+
+    def spared_before(self, flight: Flight) -> int:
+        """How many consumers had ``flight`` before the one that it has killed now, and did not die of it."""
+        return max(0, flight.attempt - sum(kill.id == flight.id for kill in self.kills))
 
     def has_killed(self, death: Death) -> bool:
         """Return whether ``death`` is that of a process that it has killed, by whatever session."""
@@ -160,3 +191,11 @@ class Suspect:
     def has_followed(self, lost: Loss, flight: Flight) -> bool:
         """Return whether the call was given to the one that has just died after it had killed that of ``lost``."""
         return any(kill.death.loss.is_of(lost) and flight.given_at >= kill.death.lost_at for kill in self.kills)
+
+
+def _are_regular(kills: list[Kill]) -> bool:
+    """Return whether a call has killed each that it was given to, and after about the same time, or each at once."""
+    times = [kill.seconds for kill in kills]
+    if not times or kills[-1].spared:
+        return False
+    return max(times) <= max(_AT_ONCE_SECONDS, _ALIKE * min(times))

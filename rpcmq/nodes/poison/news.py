@@ -60,9 +60,12 @@ def told_flights(flights: list[Flight], now: float) -> list[dict[str, Any]]:
     """``flights`` for other routers, the latest of them if they are many."""
     latest = sorted(flights, key=lambda each: -each.given_at)[:MAX_FLIGHTS_TOLD]
     return _that_fit(
-        {"call": _told_call(each.call), "age": now - each.given_at, "id": each.id, "caller": each.caller[:_MAX_TEXT]}
+        {
+            "call": _told_call(each.call), "age": now - each.given_at, "id": each.id,
+            "caller": each.caller[:_MAX_TEXT], "attempt": each.attempt,
+        }
         for each in latest
-    )
+    )  # fmt: skip
 
 
 def told_quarantine(suspect: Suspect, now: float) -> dict[str, Any]:
@@ -73,7 +76,7 @@ def told_quarantine(suspect: Suspect, now: float) -> dict[str, Any]:
         {
             "death": told_death(replace(kill.death, consumers={place: kill.death.consumers.get(place, 1)}), now),
             "seconds": kill.seconds, "beside": kill.beside, "id": kill.id,
-            "caller": kill.caller[:_MAX_TEXT],
+            "caller": kill.caller[:_MAX_TEXT], "spared": kill.spared,
         }
         for kill in suspect.kills
     )  # fmt: skip
@@ -194,7 +197,9 @@ def flights_of(value: Any, now: float) -> dict[str, Flight]:
     for each in list_of(value, "flights", MAX_FLIGHTS_TOLD):
         told = _object_of(each, "flight")
         call, given_at = _call_of(told.get("call")), now - age_of(told.get("age"))
-        flight = Flight(call, given_at, text_of(told.get("id"), "id"), text_of(told.get("caller"), "caller"))
+        id, caller = text_of(told.get("id"), "id"), text_of(told.get("caller"), "caller")
+        # Routers of earlier versions do not tell it.
+        flight = Flight(call, given_at, id, caller, count_of(told.get("attempt", 0), "attempt"))
         flights[call.fingerprint] = flight
     return flights
 
@@ -213,7 +218,7 @@ def quarantine_of(value: Any, now: float) -> tuple[Suspect, float]:
             Kill(
                 death_of(row.get("death"), now), _number_of(row.get("seconds"), "seconds"),
                 count_of(row.get("beside"), "beside"), text_of(row.get("id"), "id"),
-                text_of(row.get("caller"), "caller"),
+                text_of(row.get("caller"), "caller"), spared=count_of(row.get("spared", 0), "spared"),
             )
         )  # fmt: skip
     if not suspect.kills:

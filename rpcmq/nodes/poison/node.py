@@ -161,7 +161,7 @@ class Poison(Node):
                 passage.fingerprint, passage.exchange, passage.topic, passage.server, passage.method, passage.format,
                 passage.request_bytes,
             )  # fmt: skip
-            flight = Flight(call, passage.given_at, passage.id, passage.caller)
+            flight = Flight(call, passage.given_at, passage.id, passage.caller, passage.attempt)
             former = flights.get(call.fingerprint)
             if former is None or former.given_at < flight.given_at:
                 flights[call.fingerprint] = flight

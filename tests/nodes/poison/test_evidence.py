@@ -44,11 +44,15 @@ class World:
         is_sudden: bool = True,
         topic: str = "compute",
         are_others: bool = False,
+        attempt: int = 0,
     ) -> Verdict:
-        """The process of ``loss`` is dead, which had calls since those times; ``are_others``: nobody else."""
+        """The process of ``loss`` is dead, which had calls since those times; ``are_others``: nobody else.
+
+        ``attempt``: how many had had them before.
+        """
         death = Death(loss, f"w{loss.process}", {("", topic): self.consumers}, is_sudden=is_sudden)
         id = str(next(self.numbers)) if are_others else ""
-        flights = {name: Flight(call(name, topic), at, id) for name, at in had.items()}
+        flights = {name: Flight(call(name, topic), at, id, attempt=attempt) for name, at in had.items()}
         verdict = self.evidence.gone(loss.at + GRACE, death, flights)
         self.verdicts.append(verdict)
         return verdict
@@ -154,7 +158,7 @@ def test_restarts_by_sigkill_one_after_the_other_end_a_quarantine_that_they_have
     """A call that takes long is given to the next one each time; in the end the others die without it."""
     world = World()
     world.consumers = consumers
-    world.dies(1000, {"long": 999.0})
+    world.dies(1000, {"long": 1000.5 - seconds})
     world.dies(1000 + seconds, {"long": 1000.5})
     assert world.quarantined == ["long"]
     doubted = [world.dies(1000 + seconds * number, {"x": 0.0}).doubted for number in range(2, consumers + 2)]
@@ -178,14 +182,62 @@ def test_a_call_that_follows_within_a_second_has_killed_twice() -> None:
     assert world.quarantined == ["a"]
 
 
-def test_a_bystander_that_follows_once_is_not_quarantined_with_it() -> None:
+def test_a_death_that_a_quarantined_call_explains_is_no_kill_of_those_beside_it() -> None:
+    world = World()
+    world.dies(100, {"a": 99.9, "b": 99.9, "c": 99.9})
+    world.dies(100.6, {"a": 100.5})
+    assert world.quarantined == ["a"]
+    world.dies(130, {"b": 129.9, "x": 129.9})
+    assert world.quarantined == ["a"]
+    # With two that nothing else explains it stands out.
+    world.dies(140, {"b": 139.9})
+    assert world.quarantined == ["a", "b"]
+    assert [kill.death.lost_at for kill in world.evidence.quarantined["b"].kills] == [130, 140]
+
+
+@pytest.mark.parametrize("how", ["answered", "release", "lifted"])
+def test_a_call_that_is_let_through_explains_nothing_any_more(how: str) -> None:
     world = World()
     world.dies(100, {"a": 99.9, "b": 99.9})
-    world.dies(100.6, {"a": 100.5})
-    world.dies(130, {"b": 129})
+    world.dies(110, {"a": 109.9})
     assert world.quarantined == ["a"]
-    # A death is explained that a quarantined call has caused: b has two kills now, and no other call has as many.
-    assert "b" not in world.evidence.quarantined or len(world.evidence.quarantined["b"].kills) == 2
+    if how == "lifted":
+        world.evidence.back(next(iter(world.evidence.quarantined["a"].kills[1:])).death.loss.process)
+    else:
+        getattr(world.evidence, how)("a")
+    world.dies(130, {"b": 129.9})
+    assert world.quarantined == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("times", "are_enough"),
+    [((0.0, 0.2), True), ((0.01, 0.3), False), ((1.0, 1.9), True), ((1.9, 1.0), True), ((1.0, 2.1), False)],
+)
+def test_a_call_that_kills_at_times_that_are_not_alike_takes_one_more(
+    times: tuple[float, float], are_enough: bool
+) -> None:
+    world = World()
+    for number, seconds in enumerate(times):
+        world.dies(100 + 20 * number, {"a": 100 + 20 * number - seconds}, attempt=number)
+    assert bool(world.quarantined) is are_enough
+    world.dies(140, {"a": 139.0}, attempt=2)
+    assert world.quarantined == ["a"]
+
+
+def test_a_call_that_has_not_killed_each_that_had_it_takes_one_more() -> None:
+    world = World()
+    for number in range(3):
+        assert not world.quarantined
+        world.dies(100 + 20 * number, {"a": 99 + 20 * number}, attempt=number + 1)
+    assert world.quarantined == ["a"] and world.evidence.quarantined["a"].kills[-1].spared == 1
+
+
+def test_kills_that_are_not_alike_are_enough_when_more_are_not_remembered() -> None:
+    world = World(kills=10, memory=6000.0)
+    for number in range(10):
+        assert not world.quarantined
+        world.dies(100 + 100 * number, {"a": 99.99 + 100 * number - 3 * (number % 2)})
+    assert world.quarantined == ["a"]
 
 
 def test_the_more_consumers_die_without_it_the_more_kills_it_takes() -> None:

@@ -87,6 +87,18 @@ def test_kills_at_two_routers_are_counted_together() -> None:
     assert [kill["router"] for kill in row["kills"]] == [first[0], second[0]]
 
 
+def test_consumers_at_other_routers_that_had_it_and_lived_are_counted_together() -> None:
+    country = Country()
+    country.start("a", "a1", "a2", "a3")
+    country.start("b", "b1", "b2", "b3")
+    call = country.call("a", ttl=6000)
+    country.net.advance(700)
+    for states in ([], ["suspect"], ["suspect"], ["quarantined"]):
+        country.kill_with(call, wait=1)
+        assert country.states("a") == country.states("b") == states
+    assert is_stopped(call)
+
+
 def test_a_release_at_one_router_is_one_at_all() -> None:
     country = Country()
     country.start("a", "a1", "a2", "a3")

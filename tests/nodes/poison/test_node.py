@@ -110,6 +110,17 @@ def test_a_call_that_has_killed_two_consumers_ends_with_its_story() -> None:
     assert len(town.log("quarantined")) == 1
 
 
+def test_a_call_that_a_consumer_has_had_for_long_is_judged_without_its_latest_kill() -> None:
+    """So is one that takes long beside restarts by SIGKILL: a call that kills does so each time, about as fast."""
+    town = Town(consumers=5)
+    call = town.call(ttl=6000)
+    town.net.advance(700)
+    for states in ([], ["suspect"], ["suspect"], ["quarantined"]):
+        town.kill(town.holder(call), wait=1)
+        assert town.states() == states
+    assert isinstance(error_of(call), CallQuarantined)
+
+
 def test_other_calls_with_the_same_payload_are_stopped_and_those_with_another_are_not() -> None:
     town = Town()
     town.kill_with(town.call(), 2)
@@ -257,6 +268,7 @@ def test_whoever_leaves_or_comes_back_is_no_death(how: str) -> None:
 def test_a_consumer_that_is_back_lifts_the_quarantine() -> None:
     town = Town()
     call = town.call()
+    town.net.advance(1.5)
     worker = town.workers.pop(town.holder(call))
     worker.lose()
     town.net.advance(2)

@@ -62,7 +62,7 @@ class Village:
         if not holder or (only and not holder.startswith(only)):
             return ""
         self.workers.pop(holder).die()
-        self.net.advance(1.5)
+        self.net.advance(0.6)
         return holder.partition(":")[0]
 
     def ask(self, **members: Any) -> list[dict[str, Any]]:
