@@ -135,7 +135,8 @@ def _table(rows: list[dict[str, Any]]) -> Any:
     for row in rows:
         state = f"{row['state']}{'*' if row['revoked'] else ''}"
         cells = [row["fingerprint"][:_SHORT], state, _place(row), row["method"], row["size_bytes"]]
-        cells += [len(row["kills"]), f"{row['chance']:.1g}", row["stopped"], _time(row["since_ms"])]
+        kills = sum(not kill.get("explained") for kill in row["kills"])
+        cells += [kills, f"{row['chance']:.1g}", row["stopped"], _time(row["since_ms"])]
         add_row(made, cells, "red" if row["state"] == "quarantined" else "")
     return made
 
@@ -146,11 +147,14 @@ def _print_story(row: dict[str, Any]) -> None:
     is_stopped = row["state"] == "quarantined"
     more = f"{row['stopped']} stopped" if is_stopped else f"by chance with a probability of {row['chance']:.1g}"
     click.echo(plain(f"{row['state']} since {_time(row['since_ms'])}, {more}"))
+    if row.get("doubtful"):  # routers of earlier versions do not say
+        click.echo("doubtful, as others died without it: let through when nobody has died at its topic for a minute")
     for kill in row["kills"]:
         names = ("host", "pid", "program", "key", "router")
         where = ", ".join(f"{name} {kill[name]}" for name in names if kill.get(name))
         where += " (its key is revoked)" if kill.get("key") in row["revoked_keys"] else ""
-        click.echo(plain(f"  {_time(kill['at_ms'])} killed {kill['consumer']} {kill['seconds']:g} s after it got it"))
+        did = "was beside a quarantined call that killed" if kill.get("explained") else "killed"
+        click.echo(plain(f"  {_time(kill['at_ms'])} {did} {kill['consumer']} {kill['seconds']:g} s after it got it"))
         click.echo(plain(f"      {where}; call {kill['id']} of {kill['caller']}"))
 
 

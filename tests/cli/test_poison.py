@@ -23,6 +23,9 @@ pytestmark = pytest.mark.integration
 
 Invoke = Callable[..., SimpleNamespace]
 
+#: Two; or three where a machine was so busy that one of them seems to have died much later than the other.
+KILLED = "has killed [23] consumers"
+
 #: It dies of b = 0, in a way that no handler can catch, until the file in its argument is there.
 SERVICE = """
 import os, signal, sys
@@ -84,6 +87,13 @@ def divide(client: Client, b: int, **options: Any) -> Any:
     return client.call(None, "compute", {"method": "divide", "args": {"a": 6, "b": b}}, timeout=60, **options)
 
 
+def divide_until_stopped(client: Client) -> None:
+    """Divide by zero until anything else comes of it than the death of the server, three times at most."""
+    for _ in range(4):
+        with pytest.raises(LinkLost):
+            divide(client, 0)
+
+
 def poison(url: str, *words: str) -> Any:
     ended = run("poison", *words, "--json", env={"RPCMQ_ROUTER": url})
     assert ended.returncode == 0, ended.stderr
@@ -104,24 +114,25 @@ def states(url: str) -> list[str]:
 def test_a_call_that_kills_is_stopped_shown_and_released(
     router: RouterProcess, servers: Servers, invoke: Invoke
 ) -> None:
-    servers.start(router.url, 4)
+    servers.start(router.url, 5)
     env = {"RPCMQ_ROUTER": router.url}
     with Client(router.url) as client:
         assert poison(router.url, "ls")["calls"] == []
-        with pytest.raises(CallQuarantined, match="has killed 2 consumers") as caught:
+        with pytest.raises(CallQuarantined, match=KILLED) as caught:
             divide(client, 0, idempotent=True)
-        assert f"{caught.value}".count("after it was given it") == 2
+        killed = f"{caught.value}".count("after it was given it")
+        assert killed in (2, 3)
         assert [divide(client, 3) for _ in range(8)] == [2.0] * 8
         with pytest.raises(CallQuarantined) as again:
             divide(client, 0)
         assert again.value.details["started"] == "no"
-        eventually(lambda: servers.dead == 2)
+        eventually(lambda: servers.dead == killed)
 
         listed = invoke("poison", "ls", env=env)
         assert listed.returncode == 0 and "quarantined" in listed.stdout and "divide" in listed.stdout
         (row,) = poison(router.url, "ls")["calls"]
         story = invoke("poison", "show", row["fingerprint"][:12], env=env).stdout
-        assert story.count("killed ") == 2 and "'divide' of 'compute'" in story and "2 stopped" in story
+        assert story.count("killed ") == killed and "'divide' of 'compute'" in story and "2 stopped" in story
         refused = invoke("poison", "show", "0" * 12, env=env)
         assert refused.returncode != 0 and "no call with a fingerprint 000000000000" in refused.stderr
         assert [invoke("poison", verb, "", env=env).returncode for verb in ("show", "release")] == [2, 2]
@@ -135,23 +146,20 @@ def test_a_call_that_kills_is_stopped_shown_and_released(
         assert released.returncode == 0 and f"released {row['fingerprint'][:12]}" in released.stdout
         assert divide(client, 0) == 0
         assert poison(router.url, "release", "--all")["calls"] == []
-        assert servers.dead == 2
+        assert servers.dead == killed
     router.expect("quarantined: 'divide' of 'compute'")
-    router.expect("has released 'divide' of 'compute', which had killed 2 consumers")
+    router.expect(f"has released 'divide' of 'compute', which had killed {killed} consumers")
 
 
 @pytest.mark.long
 @pytest.mark.timeout(300)
 def test_a_caller_that_retries_by_itself_is_stopped_too(router: RouterProcess, servers: Servers) -> None:
-    servers.start(router.url, 4)
+    servers.start(router.url, 5)
     with Client(router.url) as client:
-        for _ in range(2):
-            with pytest.raises(LinkLost):
-                divide(client, 0)
-        with pytest.raises(CallQuarantined, match="has killed 2 consumers"):
-            divide(client, 0)
+        with pytest.raises(CallQuarantined, match=KILLED):
+            divide_until_stopped(client)
         assert divide(client, 2) == 3
-    assert servers.dead == 2
+    assert servers.dead in (2, 3)
 
 
 @pytest.mark.long
@@ -164,8 +172,8 @@ def test_two_routers_of_a_mesh_count_kills_together_and_release_together(
     with RouterProcess(file=str(file), router_name="other") as other, Client(other.url) as client:
         router.expect("linked to router other")
         servers.start(router.url, 2)
-        servers.start(other.url, 1)
-        with pytest.raises(CallQuarantined, match="has killed 2 consumers"):
+        servers.start(other.url, 2)
+        with pytest.raises(CallQuarantined, match=KILLED):
             divide(client, 0, idempotent=True)
         eventually(lambda: states(router.url) == states(other.url) == ["quarantined"], 60)
         with Client(router.url) as here, pytest.raises(CallQuarantined):
@@ -175,7 +183,7 @@ def test_two_routers_of_a_mesh_count_kills_together_and_release_together(
         assert len(poison(router.url, "release", "--all")["calls"]) == 1
         eventually(lambda: poison(other.url, "ls")["calls"] == [], 60)
         assert divide(client, 0) == 0
-    assert servers.dead == 2
+    assert servers.dead in (2, 3)
 
 
 @pytest.mark.long
@@ -187,7 +195,7 @@ def test_quarantines_and_releases_outlive_a_router_that_is_killed(
     file = tmp_path / "router.toml"
     file.write_text(f'[[node]]\ntype = "poison"\nfile = "{state}"\n')
     with RouterProcess(file=str(file)) as router:
-        servers.start(router.url, 3)
+        servers.start(router.url, 4)
         with Client(router.url) as client:
             with pytest.raises(CallQuarantined):
                 divide(client, 0, idempotent=True)
@@ -198,7 +206,7 @@ def test_quarantines_and_releases_outlive_a_router_that_is_killed(
             eventually(partial(has_said, router, "quarantines that were in force when the router ended: 1"), 60)
             (after,) = poison(router.url, "ls")["calls"]
             assert after["kills"] == before["kills"] and after["state"] == "quarantined"
-            with pytest.raises(CallQuarantined, match="has killed 2 consumers"):
+            with pytest.raises(CallQuarantined, match=KILLED):
                 divide(client, 0)
             assert divide(client, 3) == 2.0
 
@@ -223,7 +231,7 @@ def test_a_file_that_is_damaged_or_cannot_be_written_costs_the_router_nothing_el
     file.write_text(f'[[node]]\ntype = "poison"\nfile = "{folder}/poison.state"\n')
     with RouterProcess(file=str(file)) as router, Client(router.url) as client:
         eventually(partial(has_said, router, "poison.state: is damaged"), 60)
-        servers.start(router.url, 3)
+        servers.start(router.url, 4)
         (folder / "poison.state.new").mkdir()
         with pytest.raises(CallQuarantined):
             divide(client, 0, idempotent=True)

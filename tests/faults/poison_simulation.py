@@ -32,8 +32,9 @@ __all__ = ["PoisonSimulation"]
 
 _ROUTERS = "abc"
 _STEPS, _WORKERS = 120, 6
-#: A link between routers that was cut or a router that was killed is back, and all have told each other, after so long.
-_SETTLED_SECONDS = 30.0
+#: A link between routers that was cut or a router that was killed is back, and all have told each other, after so long;
+#: nobody has died for long enough to end doubtful quarantines.
+_SETTLED_SECONDS = 100.0
 _MAX_QUARANTINED, _MAX_SUSPECTS, _MAX_KILLS = 20, 2_000, 10
 #: Workers that a method kills, at most, where nobody dies by chance: where an innocent call dies with it each time, the
 #: five tries of both, and another one.

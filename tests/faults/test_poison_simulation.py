@@ -18,6 +18,7 @@ FOUND = {
     (179, True): "a router that had not heard of all deaths went on stopping what the others let through",
     (122, True): "routers did not agree, where one had lifted what others had not seen a reason to lift",
     (2005, True): "a router that was started again quarantined what the others, which knew of more deaths, let through",
+    (551, True): "an innocent call that two different killers had met was quarantined, though one of them was already",
 }
 
 

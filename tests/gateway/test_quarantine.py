@@ -37,12 +37,12 @@ with Service("compute", Compute(), router=sys.argv[1]) as service:
 
 @pytest.fixture
 def gateway(tmp_path: Path, secrets: Secrets) -> Iterator[Gateway]:
-    """A gateway at a router with the node poison, at which three processes serve ``compute``."""
+    """A gateway at a router with the node poison, at which four processes serve ``compute``."""
     config, program = tmp_path / "router.toml", tmp_path / "compute.py"
     config.write_text('[[node]]\ntype = "poison"\n')
     program.write_text(SERVICE)
     with RouterProcess(file=str(config)) as router, ExitStack() as stack:
-        services = [Program([sys.executable, str(program), router.url], name=f"s{n}") for n in range(3)]
+        services = [Program([sys.executable, str(program), router.url], name=f"s{n}") for n in range(4)]
         for each in services:
             stack.enter_context(each)
         for each in services:
@@ -53,14 +53,15 @@ def gateway(tmp_path: Path, secrets: Secrets) -> Iterator[Gateway]:
         started.start()
         yield started
         started.stop(0.0)
-        assert sum(each.exit_code is not None for each in services) == 2
+        assert sum(each.exit_code is not None for each in services) in (2, 3)
 
 
 def assert_quarantined(lines: list[str]) -> None:
-    first, second, third, other = lines
-    assert first.startswith("LinkLost false false") and second.startswith("LinkLost false false")
-    assert third.startswith("CallQuarantined true true no quarantined: 'divide' of 'compute' with this payload has")
-    assert "`rpcmq poison release" in third
+    *lost, stopped, other = lines
+    # It takes a third one where the machine is so busy that one seems to have died much later than the other.
+    assert len(lost) in (2, 3) and all(each.startswith("LinkLost false false") for each in lost)
+    assert stopped.startswith("CallQuarantined true true no quarantined: 'divide' of 'compute' with this payload has")
+    assert "`rpcmq poison release" in stopped
     assert other == "answer 3"
 
 

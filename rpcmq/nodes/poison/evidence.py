@@ -5,7 +5,11 @@ A consumer that dies has a *kill* for each call that it had, if it had got that 
 
 * it has so many kills as it takes; where its address is served under several keys, of consumers of two of them, since
   whoever has one could drop its links on purpose; or many more, since next to all consumers may have the same key,
-* strictly more than each other call that died with it: innocent bystanders are delivered again, and answered,
+* one more, which does not count, if it has not killed each that had it, or not about as fast each time, as what kills
+  does: a call that takes long, beside restarts by SIGKILL, was with one for any time, and with the next until that is
+  killed,
+* strictly more than each other call that died with it, but for deaths that a quarantined call explains: innocent
+  bystanders are delivered again, and answered,
 * and chance would hardly have killed so many: consumers of its topic die by themselves at a rate that is estimated
   from the other deaths, and rarely in just those seconds for which one has a call that another has died with. So a call
   that kills at once takes few kills, and one that takes its time, or that is one of many, takes more.
@@ -14,8 +18,8 @@ What speaks against a kill: another process of the same host that consumes was l
 has failed; but if the call was given to the later of the two after the earlier one was lost, it has followed it there,
 and both are kills. Of those who die within a second at several hosts it has killed one, but where it was given again.
 A process that comes back was not dead. Where others go on dying without a call that is quarantined, as in a restart by
-SIGKILL, so that chance may have killed those that had it, it is let through again. An answer to the call ends all
-suspicion.
+SIGKILL, so that chance has probably killed those that had it, it is let through again; where chance may have, it is
+when no more die. One more kill is enough then. An answer to the call ends all suspicion.
 """
 
 from __future__ import annotations
@@ -36,6 +40,8 @@ _MAX_LOSSES, _MAX_DEATHS, _MAX_TOPICS = 10_000, 200, 1_000
 _FIRST_SECONDS = 3600.0
 #: Seconds in which deaths are counted once more: consumers that are killed one after the other die at another rate.
 _SPELL_SECONDS = 60.0
+#: The same for kills that are not alike, and to see whether a quarantine is doubtful.
+_BURST_SECONDS = 10.0
 #: A quarantine is lifted if chance becomes so many times more likely than it may be.
 _DOUBT = 10.0
 #: Losses that are looked at of those that were at the same time.
@@ -184,7 +190,7 @@ class Evidence:
 
     def let_through(self, suspect: Suspect) -> bool:
         """Lift a quarantine, and go on suspecting; return whether there was one."""
-        suspect.quarantined_at = None
+        suspect.quarantined_at, suspect.is_doubtful = None, False
         if self.quarantined.pop(suspect.call.fingerprint, None) is None:
             return False
         self._explain_no_more(suspect)
@@ -192,14 +198,36 @@ class Evidence:
         return True
 
     def _doubt(self, now: float, death: Death, verdict: Verdict) -> None:
-        """Lift what chance may have killed, now that one more has died without it."""
-        if now - self._began_at < _SPELL_SECONDS:
-            return  # too little is known of how often consumers die
+        """Lift what chance may have killed, now that one more has died without it, or do so when no more die."""
+        # Before that too little is known of how often consumers die.
+        is_known = now - self._began_at >= _SPELL_SECONDS
         for suspect in list(self.quarantined.values()):
             if suspect.call.place not in death.consumers or suspect.has_killed(death):
                 continue
-            if self.chance_of(now, suspect) > self._chance * _DOUBT and self.let_through(suspect):
+            if is_known and self.chance_of(now, suspect) > self._chance * _DOUBT and self.let_through(suspect):
                 verdict.doubted.append(suspect)
+            else:
+                suspect.is_doubtful |= self._is_doubtful(now, suspect)
+
+    def _is_doubtful(self, now: float, suspect: Suspect) -> bool:
+        """Return whether so many die without it just now that chance may have killed those that had it."""
+        if now - suspect.kills[-1].death.lost_at >= _SPELL_SECONDS:
+            return False
+        are_several = sum(age < _BURST_SECONDS for age in self._ages_of_others(now, suspect)) > 1
+        return are_several and self._chance_of(now, suspect, suspect.kills, _BURST_SECONDS) > self._chance
+
+    def calm(self, now: float) -> Verdict:
+        """Lift doubtful quarantines where nobody has died for a while: one more kill brings each back."""
+        verdict = Verdict()
+        for suspect in list(self.quarantined.values()):
+            if suspect.is_doubtful and self._calm_at(suspect) <= now and self.let_through(suspect):
+                verdict.doubted.append(suspect)
+        return verdict
+
+    def _calm_at(self, suspect: Suspect) -> float:
+        """The time at which nobody has died for a while at the topic of ``suspect``, if nobody does."""
+        deaths = self._deaths.get(suspect.call.place) or [suspect.kills[-1].death]
+        return max(deaths[-1].lost_at, suspect.kills[-1].death.lost_at) + _SPELL_SECONDS
 
     # --- judgement ---------------------------------------------------------------------------
 
@@ -238,21 +266,27 @@ class Evidence:
         """The probability that consumers that die by chance have it so often, or another one of those beside it."""
         return self._chance_of(now, suspect, suspect.unexplained)
 
-    def _chance_of(self, now: float, suspect: Suspect, kills: list[Kill]) -> float:
+    def _chance_of(
+        self, now: float, suspect: Suspect, kills: list[Kill], spell_seconds: float = _SPELL_SECONDS
+    ) -> float:
         """The same, of some of its kills."""
         if not kills:
             return 1.0
         place = suspect.call.place
-        deaths = self._deaths.get(place, ())
-        others = [now - each.lost_at for each in deaths if not suspect.has_killed(each)]
+        others = self._ages_of_others(now, suspect)
         consumers = max(1, *(kill.death.consumers.get(place, 1) for kill in kills))
         lived = consumers * max(1.0, min(self._memory, now - self._began_at))
-        count, in_spell = (sum(age < seconds for age in others) for seconds in (self._memory, _SPELL_SECONDS))
+        count, in_spell = (sum(age < seconds for age in others) for seconds in (self._memory, spell_seconds))
         in_spell = in_spell if in_spell > 1 else 0
-        rate = max(count / lived, (count + 1) / (lived + _FIRST_SECONDS), in_spell / (consumers * _SPELL_SECONDS))
+        rate = max(count / lived, (count + 1) / (lived + _FIRST_SECONDS), in_spell / (consumers * spell_seconds))
         # The first kill says nothing: whoever dies has had some call.
         expected = rate * sum(kill.seconds for kill in kills[1:])
         return min(1.0, max(kill.beside for kill in kills) * at_least(len(kills) - 1, expected))
+
+    def _ages_of_others(self, now: float, suspect: Suspect) -> list[float]:
+        """The seconds since the deaths at its topic that it has no part in."""
+        deaths = self._deaths.get(suspect.call.place, ())
+        return [now - each.lost_at for each in deaths if not suspect.has_killed(each)]
 
     def _judge(self, now: float, beside: list[Suspect], verdict: Verdict) -> None:
         ranked = sorted(((len(each.unexplained), each) for each in beside), key=lambda each: -each[0])
@@ -263,11 +297,16 @@ class Evidence:
             self._explain(worst)
         elif (
             self._are_enough(worst)
-            and self._chance_of(now, worst, worst.counted) <= self._chance
+            and not self._may_be_chance(now, worst)
             and len(self.quarantined) < self._max_quarantined
         ):
             self.quarantine(now, worst)
             verdict.quarantined = worst
+
+    def _may_be_chance(self, now: float, suspect: Suspect) -> bool:
+        """Return whether chance may have killed so many; of what is irregular that is looked at more closely."""
+        spell_seconds = _SPELL_SECONDS if suspect.is_regular else _BURST_SECONDS
+        return self._chance_of(now, suspect, suspect.counted, spell_seconds) > self._chance
 
     def _are_enough(self, suspect: Suspect) -> bool:
         """Return whether it has killed so many as it takes."""
@@ -281,6 +320,7 @@ class Evidence:
         fingerprint = suspect.call.fingerprint
         suspect.quarantined_at = suspect.touched_at = now
         suspect.kills, suspect.explained = suspect.unexplained, set()
+        suspect.is_doubtful = self._is_doubtful(now, suspect)
         self.suspects.pop(fingerprint, None)
         self.quarantined[fingerprint] = suspect
         self._explain(suspect)
@@ -328,8 +368,9 @@ class Evidence:
         self.serving_keys.forget_old(now)
 
     def next_deadline(self) -> float:
-        """The time of the next :meth:`forget_old` (monotonic seconds)."""
-        return next(iter(self.suspects.values())).touched_at + self._memory if self.suspects else inf
+        """The time of the next :meth:`forget_old` or :meth:`calm` (monotonic seconds)."""
+        calm_at = min((self._calm_at(each) for each in self.quarantined.values() if each.is_doubtful), default=inf)
+        return min(calm_at, next(iter(self.suspects.values())).touched_at + self._memory if self.suspects else inf)
 
 
 def _processes_of(suspect: Suspect) -> set[Hashable]:

@@ -13,8 +13,8 @@ __all__ = [
 #: Losses within so many seconds are at about the same time.
 TOGETHER_SECONDS = 1.0
 
-#: Seconds within which what kills kills at once, and how much longer than another time one may be that is like it.
-_AT_ONCE_SECONDS, _ALIKE = 0.25, 2.0
+#: Seconds within which a call kills at once, on a busy machine as well, and the factor between times that are alike.
+_AT_ONCE_SECONDS, _ALIKE = 1.0, 2.0
 #: Kills of a call that are remembered.
 MAX_KILLS = 10
 
@@ -153,6 +153,7 @@ class Suspect:
     Attributes:
         quarantined_at: since when it is given to nobody (monotonic seconds); None: it is.
         stopped: calls that were stopped since.
+        is_doubtful: whether so many others have died beside its kills that chance may have killed those as well.
         explained: the processes among those it has killed that a quarantined call has killed.
     """
 
@@ -161,6 +162,7 @@ class Suspect:
     touched_at: float = 0.0
     quarantined_at: float | None = None
     stopped: int = 0
+    is_doubtful: bool = False
     explained: set[Hashable] = field(default_factory=set)
 
     @property
@@ -174,13 +176,24 @@ class Suspect:
         return [kill for kill in self.kills if kill.death.loss.process not in self.explained]
 
     @property
+    def is_regular(self) -> bool:
+        """Whether it has killed each that had it, and after about the same time, or at once each time.
+
+        It is not looked at any more if it has as many kills as are remembered.
+        """
+        kills = self.unexplained
+        times = [kill.seconds for kill in kills]
+        if not times or len(times) == MAX_KILLS:
+            return True
+        return not kills[-1].spared and max(times) <= max(_AT_ONCE_SECONDS, _ALIKE * min(times))
+
+    @property
     def counted(self) -> list[Kill]:
         """The kills by which it is judged: of those that are not explained not the latest one if they are irregular."""
-        kills = self.unexplained
-        return kills if len(kills) == MAX_KILLS or _are_regular(kills) else kills[:-1]
+        return self.unexplained if self.is_regular else self.unexplained[:-1]
 
     def spared_before(self, flight: Flight) -> int:
-        """How many consumers had ``flight`` before the one that it has killed now, and did not die of it."""
+        """Return how many consumers had ``flight`` before the one that it has killed now, and did not die of it."""
         return max(0, flight.attempt - sum(kill.id == flight.id for kill in self.kills))
 
     def has_killed(self, death: Death) -> bool:
@@ -191,11 +204,3 @@ class Suspect:
     def has_followed(self, lost: Loss, flight: Flight) -> bool:
         """Return whether the call was given to the one that has just died after it had killed that of ``lost``."""
         return any(kill.death.loss.is_of(lost) and flight.given_at >= kill.death.lost_at for kill in self.kills)
-
-
-def _are_regular(kills: list[Kill]) -> bool:
-    """Return whether a call has killed each that it was given to, and after about the same time, or each at once."""
-    times = [kill.seconds for kill in kills]
-    if not times or kills[-1].spared:
-        return False
-    return max(times) <= max(_AT_ONCE_SECONDS, _ALIKE * min(times))

@@ -47,6 +47,7 @@ _LOOK_SECONDS = 2.0
 _IS_BACK = "a consumer that was taken for dead is back"
 _HOST_FAILED = "its host has failed: another consumer there was lost at the same time"
 _OTHERS_DIE = "so many consumers die without it as well that it need not have killed those which had it"
+_ARE_CALM = "others died without it as well, so that it need not have killed those which had it, and none dies any more"
 
 
 @dataclass(frozen=True)
@@ -181,11 +182,11 @@ class Poison(Node):
             process = self._processes[peer] = f"{context.router:.200} {context.boot} {self._last_number}"
         return process
 
-    def _follow(self, now: float, verdict: Verdict, why: str) -> None:
+    def _follow(self, now: float, verdict: Verdict, why: str, why_doubted: str = _OTHERS_DIE) -> None:
         for suspect in verdict.lifted:
             self._note_lifted(now, suspect, why)
         for suspect in verdict.doubted:
-            self._note_lifted(now, suspect, _OTHERS_DIE)
+            self._note_lifted(now, suspect, why_doubted)
             # Those that have not heard of all deaths would go on stopping it.
             self._telling.tell(now, "doubted", fingerprint=suspect.call.fingerprint)
         if verdict.quarantined is not None:
@@ -386,4 +387,4 @@ class Poison(Node):
             if suspect.quarantined_at is not None and suspect.quarantined_at + self.settings.lasts <= now:
                 self._evidence.release(suspect.call.fingerprint)
                 self._note_lifted(now, suspect, f"lasts = {self.settings.lasts:g} s are over")
-        self._places.update(self._evidence)
+        self._follow(now, self._evidence.calm(now), "", _ARE_CALM)

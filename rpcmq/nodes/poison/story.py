@@ -60,7 +60,11 @@ def row_of(suspect: Suspect, chance: float, wall_ms: int) -> dict[str, Any]:
         "since_ms": wall_ms,
         "stopped": suspect.stopped,
         "chance": float(f"{chance:.2g}"),
-        "kills": [kill_row(kill) for kill in suspect.kills],
+        "doubtful": suspect.is_doubtful,
+        "kills": [
+            kill_row(kill) | ({"explained": True} if kill.death.loss.process in suspect.explained else {})
+            for kill in suspect.kills
+        ],
     }
 
 

@@ -113,8 +113,11 @@ class Run:
 
     def run(self) -> Run:
         """Do it."""
+        for second in range(int(_RUN_SECONDS)):
+            self._at(_BEGAN + second, lambda: None)
         while self._events and self._events[0][0] <= _BEGAN + _RUN_SECONDS:
             self._now, _, do, args = heappop(self._events)
+            self.evidence.calm(self._now)
             do(*args)
         return self
 
