@@ -90,6 +90,11 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
+def pytest_unconfigure() -> None:
+    # Else the last collection of the interpreter would pass over it, and DuckDB report its own objects there as leaked.
+    gc.unfreeze()
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if CLIENT_SHELL != "gevent":
         for item in items:
