@@ -74,7 +74,7 @@ def publish_command(
     """Send an event to all who subscribe to a pattern that TOPIC matches, and print how many there are.
 
     PAYLOAD is JSON where it can be read as that, otherwise text. "-" reads standard input: each line is
-    the payload of an event. That nobody subscribes is no error.
+    the payload of an event. It is no error if nobody subscribes.
     """
     events = subscribers = 0
     with make_client(state, timeout) as client:

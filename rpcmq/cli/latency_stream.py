@@ -49,7 +49,12 @@ log = logging.getLogger("rpcmq.latency.stream")
 )
 @click.option("--once", is_flag=True, help="Take what is there, then end.")
 @click.option(
-    "--trigger", type=positive, default=1.0, show_default=True, metavar="SECONDS", help="Between two batches' begins."
+    "--trigger",
+    type=positive,
+    default=1.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Seconds from the start of a batch to that of the next.",
 )
 @click.option(
     "--max-files", type=click.IntRange(1), default=100, show_default=True, help="Segments of a batch, at most."

@@ -30,10 +30,10 @@ _LEFT, _LOOK = ("ready", "postponed", "running"), 0.2
 @connects
 @click.pass_obj
 def pause_command(state: State, queue: str, owner: str | None, timeout: float) -> int | None:
-    """Give no items of QUEUE to workers any more, until `rpcmq queue resume QUEUE`.
+    """Stop giving items of QUEUE to workers, until `rpcmq queue resume QUEUE`.
 
-    Items that workers have go on, and items are put as ever. It lasts over restarts. The exit code is 1 if no router
-    has the queue, or a queue server does not answer.
+    Workers finish the items that they have, and new items are accepted. It lasts over restarts. The exit code is 1 if
+    no router has the queue, or a queue server does not answer.
     """
     answers = ask(state, owner, timeout, lambda servers, name: servers.change(name, "pause", queue=queue))
     return _told(state, queue, answers, "paused", "was paused already")
@@ -46,7 +46,7 @@ def pause_command(state: State, queue: str, owner: str | None, timeout: float) -
 @connects
 @click.pass_obj
 def resume_command(state: State, queue: str, owner: str | None, timeout: float) -> int | None:
-    """Put items into QUEUE and give them to workers again, after `rpcmq queue pause` or `drain`.
+    """Accept items for QUEUE and give them to workers again, after `rpcmq queue pause` or `drain`.
 
     The exit code is 1 if no router has it, or a queue server does not answer.
     """
@@ -62,9 +62,9 @@ def resume_command(state: State, queue: str, owner: str | None, timeout: float) 
 @connects
 @click.pass_obj
 def drain_command(state: State, queue: str, wait: float | None, owner: str | None, timeout: float) -> int | None:
-    """Put no more items into QUEUE, and give those that are there to workers, until `rpcmq queue resume QUEUE`.
+    """Refuse new items for QUEUE while workers finish those that are there, until `rpcmq queue resume QUEUE`.
 
-    Puts are refused. It lasts over restarts. With --wait the exit code is 1 if items are left after that time: ready,
+    It lasts over restarts. With --wait the exit code is 1 if items are left after that time: ready,
     postponed or running ones, not dead ones; also if no router has the queue, or a queue server does not answer.
     """
     answers = ask(state, owner, timeout, lambda servers, name: servers.change(name, "drain", queue=queue))

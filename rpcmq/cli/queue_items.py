@@ -189,12 +189,12 @@ def _tell(output: Output, owner: str, row: dict[str, Any]) -> None:
 def retry_command(
     state: State, queue: str, items: tuple[str, ...], is_all: bool, owner: str | None, timeout: float
 ) -> int | None:
-    """Put dead items of QUEUE again, to be tried as often as new ones: each ITEM, or all.
+    """Try dead items of QUEUE again, as often as new ones: each ITEM, or all.
 
     `rpcmq queue dead QUEUE` names them in the first column. Damaged ones stay dead. Where several owners have dead
     items, --owner says whose ITEM is meant. The exit code is 1 if an ITEM is not among the dead, which is named, or a
     queue server does not answer. --all is done part by part, of which each is told, and has --timeout for itself;
-    Ctrl-C leaves the rest as it is. Where there are none it is done at once, and well.
+    Ctrl-C leaves the rest as it is. That there are none is no error.
     """
     return _change(state, queue, items, is_all, owner, timeout, "retry", "put again")
 
@@ -210,9 +210,9 @@ def retry_command(
 def drop_command(
     state: State, queue: str, items: tuple[str, ...], is_all: bool, owner: str | None, timeout: float
 ) -> int | None:
-    """Forget dead items of QUEUE for ever: each ITEM, or all.
+    """Delete dead items of QUEUE: each ITEM, or all.
 
-    As for `rpcmq queue retry`.
+    Items are named, and exit codes are, as for `rpcmq queue retry`.
     """
     return _change(state, queue, items, is_all, owner, timeout, "drop", "dropped")
 
@@ -233,7 +233,8 @@ def move_command(
 ) -> int | None:  # fmt: skip
     """Move items of QUEUE to the queue OTHER of the same owner: each dead ITEM, all dead ones, or all ready ones.
 
-    None is lost, and none is in both. Dead ones are tried as often as new ones. As for `rpcmq queue retry`.
+    None is lost, and none is in both. Dead ones are tried as often as new ones. Items are named, and exit codes
+    are, as for `rpcmq queue retry`.
     """
     if ready and (items or is_all):
         raise click.UsageError("--ready goes with neither ITEM nor --all, which are about dead items")

@@ -22,7 +22,7 @@ _SPARE = ("missed", "cron", "owner", "zone", "last")
 
 @click.command("periodic")
 @click.argument("queue", required=False)
-@click.option("--remove", metavar="NAME", help="Put the periodic item NAME of QUEUE no more.")
+@click.option("--remove", metavar="NAME", help="Stop putting the periodic item NAME of QUEUE.")
 @of_owners
 @json_option
 @connects

@@ -48,7 +48,7 @@ def load_endpoint(path: str) -> Any:
 @click.option("--topic", required=True, help="Topic to serve.")
 @click.option("--host", help="Name of this server: TOPIC.HOST is its own topic.  [default: the host's name]")
 @click.option(
-    "--concurrency", type=click.IntRange(1, 65535), show_default="64, or 16 in threads", help="Requests run at once."
+    "--concurrency", type=click.IntRange(1, 65535), help="Requests run at once.  [default: 64; in threads 16]"
 )
 @click.option(
     "--drain-seconds", type=positive, default=30.0, show_default=True, help="How long a stop waits for what runs."
