@@ -52,7 +52,7 @@ def _file_findings(plan: Plan) -> Iterator[Row]:
         yield _FAIL, "node file", f"{name}: {path}: is damaged ({error})", todo
         return
     if problem := _write_problem(path):
-        todo = f"see that the router's user may write there, and run this as that user: {name} keeps nothing until then"
+        todo = f"let the router's user write there, and run this as that user: until then {name} keeps nothing"
         yield _FAIL, "node file", f"{name}: {problem}", todo
     elif os.path.exists(path):
         yield _OK, "node file", f"{name}: {path}: {counted(len(keeper.encoded), 'row')}", ""
