@@ -43,12 +43,18 @@ def config_for(path: Path) -> Path:
     return file
 
 
+def content_of_folder(folder: Path) -> dict[str, tuple[int, int, int]]:
+    """Each file with its number, its mode, and when it was written last."""
+    files = {each.name: each.lstat() for each in folder.glob("*")}
+    return {name: (status.st_ino, status.st_mode, status.st_mtime_ns) for name, status in files.items()}
+
+
 def found(path: Path) -> tuple[str, str]:
     """The level and the text about the file ``path``; its folder is as it was."""
-    before = {each.name: each.lstat() for each in path.parent.glob("*")}
+    before = content_of_folder(path.parent)
     config = load_router_config(str(config_for(path)), {}, {})
     ((level, _, text, todo),) = [row for row in node_findings(config) if row[1] == "node file"]
-    assert {each.name: each.lstat() for each in path.parent.glob("*")} == before and bool(todo) == (level == "fail")
+    assert content_of_folder(path.parent) == before and bool(todo) == (level == "fail")
     return level, text
 
 
