@@ -28,8 +28,9 @@ log = logging.getLogger("rpcmq.queue")
 
 #: Items that are on their way to workers, and not known to be begun, at the most; and their bytes.
 _WINDOW, _WINDOW_BYTES = 64, 8 << 20
-#: Pause before an item is offered again that no router has taken (seconds).
-_PAUSE = 1.0
+#: Pause before an item is offered again that no router has taken, or no worker begun (seconds), and the least that a
+#: worker may ask for.
+_PAUSE, _LEAST_PAUSE = 1.0, 0.05
 
 _PING = {"method": "rpcmq.ping", "args": {}}
 
@@ -151,7 +152,8 @@ class Dispatcher:
             answer = answer_of(result)
             if not answer.is_begun:
                 # Its worker has heard nothing for long, and may be given it again before it does; or it has expired.
-                gevent.spawn_later(_PAUSE, self._offer_again, number, given)
+                pause = _PAUSE if answer.again is None else min(max(_LEAST_PAUSE, answer.again), _PAUSE)
+                gevent.spawn_later(pause, self._offer_again, number, given)
                 return
             self._answered(given, answer)
         except NoConsumer:

@@ -187,6 +187,20 @@ def test_an_item_whose_worker_has_not_begun_it_has_not_failed(client, serve):
     assert dispatcher.unbegun == 0
 
 
+def test_an_item_that_its_worker_takes_for_expired_is_looked_at_again_at_once(client, serve, monkeypatch):
+    worker = Worker(("failed", "nobody wants it any more", 0.0, 0, b"", 0.0, "w", False))
+    worker.goes_on.set()
+    serve(worker, "billing", exchange=WORKERS)
+    queue = Queue(1)
+    # Else it is offered again after the test.
+    monkeypatch.setattr(dispatcher_module, "_PAUSE", 1e6)
+    dispatching(client, queue)
+    eventually(lambda: worker.begun > 1)
+    worker.answer = DONE
+    eventually(lambda: queue.ends and queue.ends[-1][0] == "done")
+    assert {end for end, _ in queue.ends[:-1]} == {"not begun"}
+
+
 def test_without_a_worker_no_item_is_on_its_way(client, serve):
     queue = Queue(3)
     dispatcher = dispatching(client, queue)

@@ -90,10 +90,11 @@ class Attempt:
             ToldFailure: so it is.
         """
         if deadline is not None and transits.has_expired(self.order, deadline, self._begun):
-            raise self._not_begun(Expired("nobody wants it any more"))
+            # It is looked at again at once where it came from: it may be wanted all the same.
+            raise self._not_begun(Expired("nobody wants it any more"), 0.0)
 
-    def _not_begun(self, error: Exception) -> ToldFailure:
-        answer = self._answer(FAILED, str(error))._replace(is_begun=False)
+    def _not_begun(self, error: Exception, again: float | None = None) -> ToldFailure:
+        answer = self._answer(FAILED, str(error), again)._replace(is_begun=False)
         return ToldFailure(answer, error, True, self._told(False))
 
     def _told(self, is_dead: bool) -> FailedItem:

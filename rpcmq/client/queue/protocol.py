@@ -188,12 +188,12 @@ class WorkAnswer(NamedTuple):
     Attributes:
         outcome: :data:`DONE`, :data:`FAILED` or :data:`REJECTED`.
         text: the reason, with a traceback where there is one.
-        again: seconds until it is to be tried again; None: as the queue's back-off says.
+        again: seconds until it is to be tried again, or offered again; None: as the queue's back-off says, or a second.
         format, result: of one that is done and whose result is wanted.
         seconds: that the worker has worked at it.
         worker: the identity of its process.
         is_begun: False: the worker has not begun it, because its lease was over, or nobody wants it any more; of what
-            is above only ``text`` counts.
+            is above only ``text`` and ``again`` count.
     """
 
     outcome: str
