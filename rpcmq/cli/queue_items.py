@@ -250,7 +250,7 @@ def _change(
 ) -> int | None:  # fmt: skip
     keys = None if is_all else [_key(each) for each in items]
     if bool(items) == is_all:
-        raise click.UsageError("give the items, or --all")
+        raise click.UsageError("give the items, or --all, and not both")
     if keys is not None and owner is None:
         owner = _only_owner(state, queue, timeout)
 

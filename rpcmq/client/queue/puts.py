@@ -290,6 +290,7 @@ def record_of(
         PayloadError, UsageError: it cannot be encoded, or is no message.
     """
     method, body = request_body(ctx, msg)
+    _check_names(body["args"])
     format, encoded = codec.encode(body)
     id, digest = b"", b""
     if options.id is not None:
@@ -299,6 +300,15 @@ def record_of(
         id, 0 if id else count(), digest, options.priority, options.delay, options.expires, key, method.decode(),
         int(format), encoded, options.keep_result, b"" if options.unique is None else options.unique.encode(),
     )  # fmt: skip
+
+
+def _check_names(args: Mapping[Any, Any]) -> None:
+    """Refuse arguments that no method can be called with: nobody waits for the failures of an item."""
+    try:
+        "".join(args)
+    except TypeError:
+        wrong = next(name for name in args if not isinstance(name, str))
+        raise UsageError(f"args must be a mapping of names to values, and {short_repr(wrong)} is no name") from None
 
 
 def _aged(record: Record, seconds: float) -> Record:
