@@ -160,7 +160,7 @@ def read_key_file(path: str | os.PathLike[str], client: bool) -> KeyFile:
             raise ConfigError(f"{path}: routers: {url!r} = {public!r} is no key; a key has 40 characters of Z85")
     for key in known:
         if key not in values:
-            if client and "name" not in values and "router" not in values:
+            if client and "secret" in values and "name" not in values and "router" not in values:
                 raise ConfigError(f"{path}: has no `name` and no `router`: it is a router's own key, not a process's")
             raise ConfigError(f"{path}: {key} is missing")
         if key != "name" and not is_key(values[key]):

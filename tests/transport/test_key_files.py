@@ -73,6 +73,7 @@ def test_a_folder_is_no_key_file(tmp_path: Path) -> None:
     [
         (lambda text: text.replace("secret", "sekret"), "sekret: unknown"),
         (lambda text: "\n".join(line for line in text.splitlines() if "public" not in line), "public is missing"),
+        (lambda text: "", "name is missing"),
         (lambda text: text.replace('name = "web"', 'name = "a/b"'), "name = 'a/b'"),
         (lambda text: text.replace('name = "web"', "name = 7"), "name = 7: expected str"),
         (lambda text: text + "x", "not valid TOML"),

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from oslo_messaging import ServerListenError
 from oslo_messaging._drivers.base import BaseDriver
 
 from rpcmq_oslo.addresses import Addresses
 from rpcmq_oslo.connections import SharedConnection
+from rpcmq_oslo.failures import RefusedByRouter
 from rpcmq_oslo.global_options import register_global_options
 from rpcmq_oslo.listener import RpcmqListener
 from rpcmq_oslo.options import executor_pool_size, options_of
@@ -102,9 +104,10 @@ class RpcmqDriver(BaseDriver):
         """Listen to topic, server and fanout of ``target``; returns when the router delivers.
 
         Raises:
-            RefusedByRouter: this process may not listen there.
+            ServerListenError: this process may not listen there.
         """
-        return self._listener([self._addresses.of(target)], "", batch_size, batch_timeout, acknowledged_first=True)
+        addresses = [self._addresses.of(target)]
+        return self._listener(target, addresses, "", batch_size, batch_timeout, acknowledged_first=True)
 
     def listen_for_notifications(
         self,
@@ -116,11 +119,13 @@ class RpcmqDriver(BaseDriver):
         """Listen to notifications: each pool gets each of them, and those without a pool share them.
 
         Raises:
-            RefusedByRouter: this process may not listen there.
+            ServerListenError: this process may not listen there.
             MessagingException: no pool can be called so.
         """
-        addresses = [self._addresses.of_priority(target, priority) for target, priority in targets_and_priorities]
-        return self._listener(addresses, pool or "", batch_size, batch_timeout)
+        wanted = list(targets_and_priorities)
+        addresses = [self._addresses.of_priority(target, priority) for target, priority in wanted]
+        targets = list(dict.fromkeys(target for target, _ in wanted))
+        return self._listener(targets, addresses, pool or "", batch_size, batch_timeout)
 
     def cleanup(self) -> None:
         """Release the connection; the last one who does closes it. To use the driver again connects anew."""
@@ -128,21 +133,26 @@ class RpcmqDriver(BaseDriver):
 
     def _listener(
         self,
+        shown: Any,
         addresses: list[Any],
         pool: str,
         batch_size: int | None,
         batch_timeout: float | None,
         acknowledged_first: bool = False,
     ) -> RpcmqListener:
-        return RpcmqListener(
-            self._new_connection(),
-            addresses,
-            workers=executor_pool_size(self.conf),
-            pool=pool,
-            batch_size=batch_size or 1,
-            batch_timeout=batch_timeout,
-            acknowledged_first=acknowledged_first,
-        )
+        try:
+            return RpcmqListener(
+                self._new_connection(),
+                addresses,
+                workers=executor_pool_size(self.conf),
+                pool=pool,
+                batch_size=batch_size or 1,
+                batch_timeout=batch_timeout,
+                acknowledged_first=acknowledged_first,
+            )
+        except RefusedByRouter as error:
+            # Servers are to make it of a TransportDriverError; in 17.3 to 18.3 they end with an AttributeError.
+            raise ServerListenError(shown, error) from error
 
     def _new_connection(self) -> SharedConnection:
         return SharedConnection(self._routers, self._key_file)

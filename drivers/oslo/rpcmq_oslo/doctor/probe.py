@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from typing import Any, Final
 
 import oslo_messaging
-from oslo_messaging import MessagingException
+from oslo_messaging import MessagingException, ServerListenError
 
 from rpcmq_oslo.doctor.findings import FAIL, OK, Finding, advice_for
 from rpcmq_oslo.doctor.settings import Bus
@@ -163,10 +163,9 @@ class _Probe:
         try:
             try_it()
         except Exception as error:
-            # A server that cannot listen is told by an AttributeError of oslo.messaging's own, which hides the reason.
-            hidden = error.__context__ if isinstance(error.__context__, MessagingException) else error
-            known = isinstance(hidden, (MessagingException, TimeoutError))
-            text = str(hidden) if known else f"{type(hidden).__name__}: {hidden}"
+            reason = error.ex if isinstance(error, ServerListenError) else error
+            known = isinstance(reason, (MessagingException, TimeoutError))
+            text = str(reason) if known else f"{type(reason).__name__}: {reason}"
             self.tell((FAIL, step, text, advice_for(text, "see the router's log, and rpcmq ls --stuck")))
             return False
         self.tell((OK, step, f"{done}, {1000 * (time.monotonic() - began):.1f} ms", ""))
