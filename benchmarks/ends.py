@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from tempfile import TemporaryDirectory
 from threading import Thread
 from time import monotonic, perf_counter
 from typing import Any
@@ -15,11 +16,12 @@ import gevent
 from gevent import get_hub
 
 from benchmarks.children import Child, child, commands, cpu_seconds, say
-from benchmarks.report import Row
+from benchmarks.children import router as router_process
+from benchmarks.report import Options, Row, in_turns
 from benchmarks.workload import ARGUMENTS, CONTEXT, METHOD, Meter, rebooted
 from rpcmq import Client, Service, aio
 
-__all__ = ["Endpoint", "answer", "both", "caller", "sample", "service", "side_by_side"]
+__all__ = ["Endpoint", "answer", "both", "caller", "sample", "service", "side_by_side", "side_by_side_over_ipc"]
 
 #: Requests that the service runs at once: more than any benchmark has outstanding.
 _CONCURRENCY = 256
@@ -69,14 +71,23 @@ def side_by_side(
     Args:
         systems: the name of each, and the command with which ``calling`` does it; ``width`` is added.
     """
-    rows = []
-    for width in widths:
-        group = [Row(system, width, []) for system in systems]
-        for _ in range(rounds):
-            for row in group:
-                row.samples.append(sample(calling, router, seconds, width=width, **systems[row.system]))
-        rows += group
-    return rows
+
+    def measure(system: str, width: int) -> dict[str, float]:
+        return sample(calling, router, seconds, width=width, **systems[system])
+
+    return in_turns(systems, widths, rounds, measure)
+
+
+def side_by_side_over_ipc(
+    options: Options, systems: Mapping[str, Mapping[str, Any]], widths: Sequence[int]
+) -> list[Row]:
+    """As :func:`side_by_side`, with a router of its own, which is reached over ipc."""
+    with (
+        TemporaryDirectory() as folder,
+        router_process(router_listen=f"ipc://{folder}/router") as (daemon, url),
+        both(url, ["compute"]) as calling,
+    ):
+        return side_by_side(calling, daemon, systems, widths, options.rounds, options.seconds)
 
 
 # --- in the child --------------------------------------------------------------------------------

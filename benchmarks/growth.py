@@ -11,7 +11,7 @@ from time import sleep
 from benchmarks import crowd
 from benchmarks.children import Child, child, cpu_seconds, router
 from benchmarks.ends import both, sample
-from benchmarks.report import Benchmark, Options, Row, Target
+from benchmarks.report import Benchmark, Options, Row, Target, in_turns
 
 __all__ = ["BENCHMARKS"]
 
@@ -90,14 +90,8 @@ def _among(options: Options, crowded: Crowd, unit: str, sizes: tuple[int, ...]) 
     seconds = options.seconds * _SHARE
     with ExitStack() as stack:
         systems = {f"{number:,} {unit}": _System(stack, crowded, number) for number in sizes}
-        rows = []
-        for width in _WIDTHS if options.seconds >= _THOROUGH else _WIDTHS[-1:]:
-            same = [Row(name, width, []) for name in systems]
-            for _ in range(options.rounds):
-                for row in same:
-                    row.samples.append(systems[row.system].measure(width, seconds))
-            rows += same
-    return rows
+        widths = _WIDTHS if options.seconds >= _THOROUGH else _WIDTHS[-1:]
+        return in_turns(systems, widths, options.rounds, lambda name, width: systems[name].measure(width, seconds))
 
 
 def _among_topics(options: Options) -> list[Row]:

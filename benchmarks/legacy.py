@@ -11,7 +11,7 @@ import gevent
 
 from benchmarks.children import child, router, say
 from benchmarks.ends import answer, both
-from benchmarks.report import Benchmark, Options, Row, Target
+from benchmarks.report import Benchmark, Options, Row, Target, in_turns
 from benchmarks.workload import ARGUMENTS, CONTEXT, METHOD, Meter, rebooted
 
 __all__ = ["BENCHMARK"]
@@ -80,24 +80,20 @@ def legacy_caller(url: str) -> None:
 
 def run(options: Options) -> list[Row]:
     """Calls/s and latency from one process with W callers to one service, both legacy or both rpcmq's own."""
-    rows: list[Row] = []
     with ExitStack() as stack:
         _, url = stack.enter_context(router())
         callers = {_NATIVE: stack.enter_context(both(url, ["native"]))}
         stack.enter_context(child(legacy_service, url=url)).heard()
         callers[_SHIM] = stack.enter_context(child(legacy_caller, url=url))
         callers[_SHIM].heard()
-        for width in _WIDTHS:
-            together = [Row(system, width, []) for system in (_SHIM, _NATIVE)]
-            for _ in range(options.rounds):
-                for row in together:
-                    sample = callers[row.system].ask(
-                        2 * options.seconds, width=width, seconds=options.seconds, verb="call"
-                    )
-                    del sample["calls"]
-                    row.samples.append(sample)
-            rows += together
-    return rows
+
+        def measure(system: str, width: int) -> dict[str, float]:
+            seconds = options.seconds
+            sample: dict[str, float] = callers[system].ask(2 * seconds, width=width, seconds=seconds, verb="call")
+            del sample["calls"]
+            return sample
+
+        return in_turns((_SHIM, _NATIVE), _WIDTHS, options.rounds, measure)
 
 
 BENCHMARK = Benchmark(

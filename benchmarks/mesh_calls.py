@@ -10,7 +10,7 @@ from benchmarks.children import Child, child, cpu_seconds
 from benchmarks.ends import caller, service
 from benchmarks.nats_cluster import nats_cluster, nats_missing
 from benchmarks.peers import nats_caller, nats_service
-from benchmarks.report import Benchmark, Options, Row, Target
+from benchmarks.report import Benchmark, Options, Row, Target, in_turns
 from rpcmq.testing.router_mesh import RouterMesh
 
 __all__ = ["BENCHMARK"]
@@ -39,16 +39,13 @@ def run(options: Options) -> list[Row]:
         options.notice(f"NATS: {missing}")
     else:
         starts |= {_CLUSTER: lambda: _nats(3), _SERVER: lambda: _nats(1)}
-    rows = []
     with ExitStack() as stack:
         systems: dict[str, _System] = {name: stack.enter_context(start()) for name, start in starts.items()}  # type: ignore[arg-type]
-        for width in _WIDTHS:
-            group = [Row(name, width, []) for name in systems]
-            for _ in range(options.rounds):
-                for row in group:
-                    row.samples.append(_sample(systems[row.system], width, options.seconds))
-            rows += group
-    return rows
+
+        def measure(name: str, width: int) -> dict[str, float]:
+            return _sample(systems[name], width, options.seconds)
+
+        return in_turns(systems, _WIDTHS, options.rounds, measure)
 
 
 @contextmanager

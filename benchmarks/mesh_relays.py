@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from benchmarks.children import Child, child, cpu_seconds
 from benchmarks.ends import caller, service
-from benchmarks.report import Benchmark, Options, Row
+from benchmarks.report import Benchmark, Options, Row, in_turns
 from rpcmq.testing import eventually
 from rpcmq.testing.processes import RouterProcess
 
@@ -33,16 +33,13 @@ def run(options: Options) -> list[Row]:
         _DIRECT: lambda: _line("ac"),
         _ALONE: lambda: _line("a"),
     }
-    rows = []
     with ExitStack() as stack:
         systems = {name: stack.enter_context(start()) for name, start in lines.items()}
-        for width in _WIDTHS:
-            group = [Row(name, width, []) for name in systems]
-            for _ in range(options.rounds):
-                for row in group:
-                    row.samples.append(_sample(systems[row.system], width, options.seconds))
-            rows += group
-    return rows
+
+        def measure(name: str, width: int) -> dict[str, float]:
+            return _sample(systems[name], width, options.seconds)
+
+        return in_turns(systems, _WIDTHS, options.rounds, measure)
 
 
 @contextmanager

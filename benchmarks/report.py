@@ -15,7 +15,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-__all__ = ["Benchmark", "Options", "Row", "Target", "build", "draw", "keep", "show"]
+__all__ = ["Benchmark", "Options", "Row", "Target", "build", "draw", "in_turns", "keep", "show"]
 
 Notice = Callable[[str], None]
 
@@ -55,6 +55,24 @@ class Row:
     def metrics(self) -> list[str]:
         """The names of the metrics that were measured in every round."""
         return [m for m in self.samples[0] if all(m in sample for sample in self.samples)]
+
+
+def in_turns(
+    systems: Iterable[str], cases: Iterable[int], rounds: int, measure: Callable[[str, int], dict[str, float]]
+) -> list[Row]:
+    """A row for each case and system. In a case the systems take turns: each is measured once in a round.
+
+    Args:
+        measure: makes a sample of a system, by its name, in a case.
+    """
+    names, rows = list(systems), list[Row]()
+    for case in cases:
+        group = [Row(name, case, []) for name in names]
+        for _ in range(rounds):
+            for row in group:
+                row.samples.append(measure(row.system, case))
+        rows += group
+    return rows
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from tempfile import TemporaryDirectory
-
-from benchmarks.children import router
-from benchmarks.ends import both, side_by_side
+from benchmarks.ends import side_by_side_over_ipc
 from benchmarks.report import Benchmark, Options, Row
 
 __all__ = ["BENCHMARK"]
@@ -22,12 +19,7 @@ _WIDTHS = (1, 64, 256)
 
 def run(options: Options) -> list[Row]:
     """Calls/s and latency with W greenlets, threads or tasks calling over ipc."""
-    with (
-        TemporaryDirectory() as folder,
-        router(router_listen=f"ipc://{folder}/router") as (daemon, url),
-        both(url, ["compute"]) as caller,
-    ):
-        return side_by_side(caller, daemon, _SYSTEMS, _WIDTHS, options.rounds, options.seconds)
+    return side_by_side_over_ipc(options, _SYSTEMS, _WIDTHS)
 
 
 BENCHMARK = Benchmark(
