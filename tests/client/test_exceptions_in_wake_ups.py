@@ -16,8 +16,6 @@ from rpcmq.transport.router_shell import RouterShell
 from tests.client.endpoints import Compute, message
 from tests.from_threads import ordered
 
-Raise = Callable[..., Any]
-
 
 @pytest.fixture
 def fail_once(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any, str], list[int]]:

@@ -50,9 +50,7 @@ def count_stuck(directory: Directory, now: float) -> Steps[int]:
     return count
 
 
-def stuck_rows(
-    directory: Directory, links: LinkTable, now: float, most: int
-) -> Steps[tuple[list[dict[str, Any]], int]]:
+def stuck_rows(directory: Directory, links: LinkTable, now: float, most: int) -> Steps[_Rows]:
     """A row for each call and delivery that has made no progress for :data:`STUCK_SECONDS`, the longest first.
 
     Args:
