@@ -14,6 +14,8 @@ __all__ = ["Payloads"]
 
 #: Fewest calls for a meaningful median.
 _LEAST = 20
+#: Wake-ups that nothing is said of: a message may come in the very moment in which the watchdog looks.
+_EXCUSED = 1
 
 
 class Payloads:
@@ -47,7 +49,7 @@ class Payloads:
             elif event.fields["verb"] == "call" and event.fields.get("quick") and event.process in self._large:
                 self._quick[event.id] = event.at
         elif event.what == What.COUNTED:
-            if event.fields.get("lost wakeups"):
+            if event.fields.get("lost wakeups", 0) > _EXCUSED:
                 self._missed.append(event)
         elif event.what in (What.START, What.END):
             if event.fields.get("changed"):
