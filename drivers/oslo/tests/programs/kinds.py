@@ -41,6 +41,22 @@ def begin_child(kind: str) -> None:
         eventlet.hubs.use_hub()
 
 
+def in_thread_of_the_system(kind: str, use: Callable[[], T]) -> T:
+    """Do ``use`` in a thread of the operating system beside the one of the program."""
+    if kind == "eventlet":
+        from eventlet import tpool
+
+        return tpool.execute(use)
+    if kind == "gevent":
+        from gevent import get_hub
+
+        return get_hub().threadpool.apply(use)
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor() as threads:
+        return threads.submit(use).result()
+
+
 def unless_held_up(use: Callable[[], T], text: str) -> T:
     """Do ``use``; some times again if it ends with a timeout of ``text``, for a busy machine may hold up anybody."""
     from oslo_messaging import MessagingTimeout

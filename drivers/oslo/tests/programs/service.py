@@ -60,6 +60,8 @@ for caller in callers:
 for caller in callers:
     caller.join()
 print(sorted(answers) == [2 * n + 1 for n in range(20)], flush=True)
+print(kinds.in_thread_of_the_system(kind, lambda: client.call({}, "nested", n=4)), flush=True)
+kinds.in_thread_of_the_system(kind, lambda: client.cast({}, "double", n=4))
 monitored = client.prepare(call_monitor_timeout=2)
 print(kinds.unless_held_up(lambda: monitored.call({}, "wait", seconds=3), "no sign of life"), flush=True)
 before = ticks
