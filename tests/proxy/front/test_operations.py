@@ -67,9 +67,10 @@ def test_websocket_is_tunnelled(world: World, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_refused_websocket_is_an_ordinary_answer(world: World) -> None:
-    front_end = world.start(saying(b"no", (), 403))
-    fields = [("Connection", "Upgrade"), ("Upgrade", "websocket")]
-    assert ask(front_end, "/ws", fields).status == 403
+    body = bytes(1 << 20)
+    front_end = world.start(saying(body, (), 403))
+    reply = ask(front_end, "/ws", [("Connection", "Upgrade"), ("Upgrade", "websocket")])
+    assert reply.status == 403 and reply.body == body
 
 
 @pytest.mark.parametrize(
@@ -166,13 +167,10 @@ def test_without_a_token_no_name_of_others_leads_to_the_admin(world: World, host
 
 
 def test_a_refused_websocket_is_not_waited_for_longer_than_any_response(world: World) -> None:
-    body = bytes(1 << 24)
-    front_end = world.start(saying(body, (), 403), limits={"min_rate": 1 << 20, "rate_seconds": 0.5})
-    fields = [("Connection", "Upgrade"), ("Upgrade", "websocket")]
-    assert ask(front_end, "/ws", fields).body == body
+    front_end = world.start(saying(bytes(1 << 24), (), 403), limits={"min_rate": 1 << 20, "rate_seconds": 0.5})
     with connect_to(front_end) as sock:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        sock.sendall(request_bytes("GET", "/ws", fields))
+        sock.sendall(request_bytes("GET", "/ws", [("Connection", "Upgrade"), ("Upgrade", "websocket")]))
         eventually(lambda: front_end.status()["clients_too_slow"] == 1)
         eventually(lambda: front_end.status()["connections"] == 0)
 
