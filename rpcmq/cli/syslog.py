@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from time import monotonic
 from typing import Any
 
 import click
@@ -10,6 +11,9 @@ import click
 from rpcmq.cli.options import State, connects, log_options, make_client, positive
 
 __all__ = ["syslog_command"]
+
+#: Seconds that the router has to acknowledge the last events, where the stop has taken all its time.
+_LAST_SECONDS = 1.0
 
 
 class _Statistics:
@@ -94,15 +98,21 @@ def syslog_command(
         with suppress(KeyboardInterrupt, SystemExit), ended_by_signals():
             log_event(log, logging.INFO, "listening", text, **where)
             Event().wait()
-        lost = front_end.stop(drain_seconds)
-        if counts:
-            counts.stop(drain_seconds)
-        client.close(linger_seconds=drain_seconds)
-        # Published, and the router has not said that it has them.
-        lost += client.at_risk
+        lost = _stop(front_end, counts, client, drain_seconds)
         text = (
             f"stopped; {lost} message(s) lost, or not acknowledged by the router"
             if lost
             else "stopped; all that had come is published"
         )
         log_event(log, logging.WARNING if lost else logging.INFO, "stopped", text, lost=lost)
+
+
+def _stop(front_end: Any, counts: Any, client: Any, seconds: float) -> int:
+    """Stop all of them within ``seconds``, about; return how many messages were lost, or were not acknowledged."""
+    end = monotonic() + seconds
+    lost: int = front_end.stop(seconds)
+    if counts:
+        counts.stop(max(0.0, end - monotonic()))
+    client.close(linger_seconds=max(_LAST_SECONDS, end - monotonic()))
+    # Published, and the router has not said that it has them.
+    return lost + int(client.at_risk)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rpcmq.adapters.settings import BYTES, COUNT, OPTIONAL_ADDRESS, ValueType, load_settings_of, seconds, setting
+from rpcmq.errors import ConfigError
 from rpcmq.syslog.topics import TOPIC_FIELDS, is_topic_template
 
 __all__ = ["EventSettings", "MessageSettings", "SyslogSettings", "TcpSettings", "UdpSettings", "load_settings"]
@@ -92,6 +93,9 @@ def load_settings(path: str | None = None, options: Mapping[str, Any] | None = N
         options: values by their keys, as ``tcp.bind``; None: not given.
 
     Raises:
-        ConfigError: one line for each value that is unknown or wrong.
+        ConfigError: one line for each value that is unknown or wrong, or nothing would be listened to.
     """
-    return load_settings_of(SyslogSettings(), path, options)
+    settings = load_settings_of(SyslogSettings(), path, options)
+    if not settings.tcp.bind and not settings.udp.bind:
+        raise ConfigError("tcp.bind and udp.bind are both '': no message could come; give one of them host:port")
+    return settings

@@ -14,6 +14,7 @@ from gevent import socket as gevent_socket
 from gevent import subprocess
 
 from rpcmq import Client
+from rpcmq.cli import syslog
 from rpcmq.testing import eventually
 from tests.keys import Folder, right
 from tests.server.daemons import SECONDS, Daemon, environment, router, run, started
@@ -131,6 +132,7 @@ def test_twenty_lines_of_configuration_are_enough(daemon: Daemon, tmp_path: Path
         (("--tcp", "nowhere"), "tcp.bind = 'nowhere': expected host:port"),
         (("--topic", "a.{hst}"), "event.topic = 'a.{hst}': expected words between dots"),
         (("--config", "no-such-file"), "no-such-file"),
+        (("--tcp", "", "--udp", ""), "tcp.bind and udp.bind are both ''"),
         (("--udp", "203.0.113.1:0"), "udp.bind = '203.0.113.1:0': cannot listen there"),
     ],
 )
@@ -143,3 +145,25 @@ def test_wrong_input_is_named(daemon: Daemon, options: tuple[str, ...], text: st
 def test_a_router_that_is_not_there_is_told(free_port: int) -> None:
     ended = run("syslog", *FREE, "--timeout", "1", env={"RPCMQ_ROUTER": f"tcp://127.0.0.1:{free_port}"})
     assert ended.returncode == 3 and "not reachable" in ended.stderr
+
+
+@pytest.mark.parametrize(("taken", "left"), [(2.0, [8.0, 8.0]), (10.0, [0.0, 1.0])])
+def test_a_stop_takes_no_longer_than_it_may(monkeypatch: pytest.MonkeyPatch, taken: float, left: list[float]) -> None:
+    now = [100.0]
+    given: list[float] = []
+    monkeypatch.setattr(syslog, "monotonic", lambda: now[0])
+
+    class Part:
+        at_risk = 4
+
+        def stop(self, seconds: float) -> int:
+            if not given:
+                now[0] += taken
+            given.append(seconds)
+            return 3
+
+        def close(self, linger_seconds: float) -> None:
+            given.append(linger_seconds)
+
+    assert syslog._stop(Part(), Part(), Part(), 10.0) == 7
+    assert given == [10.0, *left]
