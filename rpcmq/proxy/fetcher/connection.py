@@ -8,6 +8,7 @@ from ssl import SSLWantReadError
 from time import monotonic
 from typing import Any
 
+import gevent
 from gevent.socket import create_connection
 
 from rpcmq.proxy.fetcher.responses import MalformedResponse, ResponseParser
@@ -17,6 +18,8 @@ __all__ = ["CHUNK_BYTES", "OriginConnection", "OriginResponse", "OriginStalled",
 
 #: Bytes that are read, and handed on, at once.
 CHUNK_BYTES = 256 * 1024
+#: Reads after which others have their turn: records of TLS may have one byte each, and always be there.
+_TURN_READS = 64
 #: Beginning of the response with which some servers close a connection that nobody has used for long.
 _TIMED_OUT = (b"HTTP/1.1 408", b"HTTP/1.0 408")
 _PEEK = socket.MSG_PEEK | socket.MSG_DONTWAIT
@@ -131,8 +134,11 @@ class OriginConnection:
                 sent_all = self._send_chunks(body)
             sock.settimeout(first_byte_seconds)
             end = monotonic() + first_byte_seconds
+            reads = 0
             while not parser.has_head:
                 data = sock.recv(CHUNK_BYTES)
+                if (reads := reads + 1) % _TURN_READS == 0:
+                    gevent.sleep(0)
                 if not data:
                     broke = "the connection ended before a response"
                     raise StaleConnection(broke) if was_used and not parser.headers else OriginUnreachable(broke)
@@ -181,6 +187,7 @@ class OriginResponse:
     def __init__(self, connection: OriginConnection, parser: ResponseParser) -> None:
         self.connection = connection
         self.parser = parser
+        self._reads = 0
 
     def body(self) -> Iterator[bytes]:
         """Yield the body as it comes, at most 256 KiB at once.
@@ -249,6 +256,9 @@ class OriginResponse:
         self._take(data)
 
     def _take(self, data: bytes) -> None:
+        self._reads += 1
+        if self._reads % _TURN_READS == 0:
+            gevent.sleep(0)
         if not data:
             if not self.parser.end():
                 raise TruncatedBody("the connection ended within the body")
