@@ -174,9 +174,9 @@ class Casts:
         """Casts and events that the router may not have: neither acknowledged, nor known to be a consumer's."""
         if not self.open:
             return 0
-        has_ended = self.retained.has_ended if self._retains else lambda message: False
-        sent, confirmed = self._uplink.sent, self._confirmed
-        return self.open - len({each[KEY] for each in sent if each[KEY] in confirmed or has_ended(each)})
+        confirmed, retains, has_ended = self._confirmed, self._retains, self.retained.has_ended
+        sent = self._uplink.sent
+        return self.open - len({m[KEY] for m in sent if m[KEY] in confirmed or (retains and has_ended(m))})
 
     def _count(self, message: bytes) -> None:
         self.open += 1
