@@ -43,7 +43,8 @@ class Purges:
     """Applies purges here, and has all other front ends apply them.
 
     Each front end numbers its purges, and says now and then how many there were. Whoever has missed one of them,
-    because it was cut off or too slow, has all that it stores revalidated before it is served again.
+    because it was cut off or too slow, has all that it stores revalidated before it is served again. Each reads in a
+    shared store, too, which purges others had recorded.
 
     A purge that the store has yet to take is told again and again, so that front ends that start meanwhile obey it and
     have the store take it, too: it is lost only with the last one that knows of it. One that starts asks for them, and
@@ -96,7 +97,8 @@ class Purges:
         self._meet()
         if isinstance(self._store, TieredStore) and self._store.is_remote:
             self._store.reads_shared = False
-        self._keepers = [gevent.spawn(run) for run in (self._learn, self._tell, self.owed.keep_settling)]
+        keepers = self._learn, self._tell, self._read_news, self.owed.keep_settling
+        self._keepers = [gevent.spawn(run) for run in keepers]
 
     def stop(self) -> None:
         """Do not listen any more."""
@@ -113,7 +115,7 @@ class Purges:
         """Apply ``purge`` here and everywhere.
 
         Args:
-            confirm: wait until the router has it.
+            confirm: wait until the router has it, and what the store has recorded outlasts a server that is killed.
 
         Returns:
             How many stored responses it was about here, and whether the store has recorded it.
@@ -121,7 +123,7 @@ class Purges:
         Raises:
             RpcError: only with ``confirm``: it is applied here, and the router could not be told.
         """
-        purged = self._apply(purge)
+        purged = self._apply(purge, confirm=confirm)
         self._sent += 1
         payload = {"from": self._name, "number": self._sent, "purge": purge.to_dict()}
         try:
@@ -133,16 +135,20 @@ class Purges:
                 raise
         return purged
 
-    def _apply(self, purge: Purge) -> Purged:
+    def _apply(self, purge: Purge, *, confirm: bool = False) -> Purged:
+        self._note(purge)
+        self._recent[purge] = None
+        if len(self._recent) > _MAX_APPLIED:
+            del self._recent[next(iter(self._recent))]
+        return self._store.purge(purge, confirm=confirm)
+
+    def _note(self, purge: Purge) -> None:
+        """Have nothing go on that was begun before ``purge``."""
         self.applied += 1
         self.last_at = max(self.last_at, purge.at)
         self._hot.purge()
         for listener in self._listeners:
             listener()
-        self._recent[purge] = None
-        if len(self._recent) > _MAX_APPLIED:
-            del self._recent[next(iter(self._recent))]
-        return self._store.purge(purge)
 
     # --- events ----------------------------------------------------------------------------------
 
@@ -183,6 +189,16 @@ class Purges:
         if missed > known:
             self._have_missed(f"purges {known + 1} to {missed} of a front end")
         self._known[sender] = max(known, number)
+
+    def _read_news(self) -> None:
+        """Have purges count of which the store knows, and no event came: its sender, or a router, was killed."""
+        while True:
+            try:
+                for purge in self._store.news(self._recent):
+                    self._note(purge)
+            except Exception as error:
+                self._log.error("news", f"the purges of others could not be read: {error!r}", error)
+            gevent.sleep(_TELL_SECONDS)
 
     def _count_lost(self) -> None:
         """Find out about events that the router has dropped; one of its own comes every other second at least."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -120,8 +120,11 @@ class Store(Protocol):
     def remove(self, key: str) -> int:
         """Remove all stored responses of ``key``; return how many there were."""
 
-    def purge(self, purge: Purge) -> Purged:
+    def purge(self, purge: Purge, *, confirm: bool = False) -> Purged:
         """Remove, or make stale, what ``purge`` is about.
+
+        Args:
+            confirm: take the time that it needs to outlast a server that is killed.
 
         From its return on, nothing is served here that it is about, nor stored by a writer whose request was sent
         before. Doing it again does no harm. One that the disk or the server does not take is owed to it: this process
@@ -133,6 +136,12 @@ class Store(Protocol):
 
     def settle(self) -> None:
         """Try to have the disk or the server take the purges that are owed to it."""
+
+    def news(self, known: Container[Purge]) -> Sequence[Purge]:
+        """Return purges that other processes have had recorded since the last call, but for those that are ``known``.
+
+        They count in memory from then on, for whoever was not told of them. The first call may return older ones.
+        """
 
     def maintain(self, now: float) -> Iterator[None]:
         """Evict what has no room, drop what is too old, check what is there, at the time ``now`` of the wall clock.

@@ -6,7 +6,7 @@ import errno
 import fcntl
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from rpcmq.proxy.store.disk import Disk
 from rpcmq.proxy.store.eviction import Evictor
 from rpcmq.proxy.store.file_format import DamagedFile, FileBody, read_file, replace_head
 from rpcmq.proxy.store.file_writer import FileWriter
-from rpcmq.proxy.store.folder import PAGE, PLAIN, Folder, is_stored, is_unfinished, room_of
+from rpcmq.proxy.store.folder import PAGE, PLAIN, Folder, files_in, is_stored, is_unfinished, room_of
 from rpcmq.proxy.store.purge_log import PurgeLog
 
 __all__ = ["FileStore"]
@@ -67,6 +67,7 @@ class FileStore:
         self._evictor = Evictor(self._folder, max_bytes, self._evicted)
         self._disk = Disk(self._folder, self._evictor, self._counters)
         self._log = PurgeLog(self._folder.purges)
+        self._log.news()  # from now on
         self._is_maintaining = False
 
     def find(self, key: str) -> Sequence[StoredResponse]:
@@ -151,7 +152,7 @@ class FileStore:
         self._counters.removed += count
         return count
 
-    def purge(self, purge: Purge) -> Purged:
+    def purge(self, purge: Purge, *, confirm: bool = False) -> Purged:
         """Remove, or make stale, what ``purge`` is about: at once, though files may go later."""
         count: int | None = None
         try:
@@ -175,6 +176,14 @@ class FileStore:
                 self._log.add(purge)
         except OSError as error:
             self._disk.failed(error)
+
+    def news(self, known: Container[Purge]) -> Sequence[Purge]:
+        """Return what other processes have purged."""
+        try:
+            return [purge for purge in self._log.news() if purge not in known]
+        except OSError as error:
+            self._disk.failed(error)
+            return ()
 
     def _log_purge(self, purge: Purge) -> bool:
         """Have ``purge`` count; return whether there are so many that a sweep is due."""
@@ -344,7 +353,7 @@ class FileStore:
         purges = list(self._log.current())
         size = entries = 0
         for leaf in self._folder.leaves():
-            for path in _files(leaf):
+            for path in files_in(leaf):
                 if is_unfinished(path.name):
                     size += self._swept_unfinished(path)
                     continue
@@ -388,11 +397,3 @@ class FileStore:
             # Its writer has just done with it.
             return 0
         return 0
-
-
-def _files(folder: Path) -> list[Path]:
-    try:
-        with os.scandir(folder) as entries:
-            return [Path(entry.path) for entry in entries]
-    except FileNotFoundError:
-        return []

@@ -24,7 +24,7 @@ from contextlib import contextmanager
 from hashlib import blake2b
 from pathlib import Path
 
-__all__ = ["PAGE", "PLAIN", "Folder", "is_branch", "is_stored", "is_unfinished", "room_of"]
+__all__ = ["PAGE", "PLAIN", "Folder", "files_in", "is_branch", "is_stored", "is_unfinished", "room_of"]
 
 PAGE = 4096
 """Bytes in which a disk gives room."""
@@ -202,6 +202,15 @@ def _locked(descriptor: int) -> Iterator[None]:
         yield
     finally:
         fcntl.flock(descriptor, fcntl.LOCK_UN)
+
+
+def files_in(path: Path) -> list[Path]:
+    """Return all that is in the folder at ``path``; nothing where it has just been removed."""
+    try:
+        with os.scandir(path) as entries:
+            return [Path(entry.path) for entry in entries]
+    except FileNotFoundError:
+        return []
 
 
 def _folders(path: Path) -> list[Path]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 
 from rpcmq.proxy.caching.entry import StoredResponse
@@ -108,7 +108,7 @@ class MemoryStore:
         self._counters.removed += len(items)
         return len(items)
 
-    def purge(self, purge: Purge) -> Purged:
+    def purge(self, purge: Purge, *, confirm: bool = False) -> Purged:
         """Remove, or make stale, what ``purge`` is about."""
         self._purges.add(purge)
         keys = [purge.value] if purge.kind is PurgeKind.URL else list(self._keys)
@@ -128,6 +128,10 @@ class MemoryStore:
 
     def settle(self) -> None:
         """Do nothing: nothing is owed."""
+
+    def news(self, known: Container[Purge]) -> Sequence[Purge]:
+        """Return none: memory is shared with nobody."""
+        return ()
 
     def maintain(self, now: float) -> Iterator[None]:
         """Remove what is too old."""

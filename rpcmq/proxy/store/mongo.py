@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from hashlib import blake2b
 from typing import Any
@@ -56,6 +56,8 @@ class MongoStore:
         #: All purges of late, for responses on their way here; and those that the server has not taken, which are
         #: obeyed until it has.
         self._heard, self._owed = RecentPurges(), RecentPurges()
+        #: Time by the server's clock up to which the purges of others were read; None: they were not yet.
+        self._read_until: datetime | None = None
 
     def find(self, key: str) -> Sequence[StoredResponse]:
         """Return the stored responses of ``key``, the latest first."""
@@ -110,7 +112,7 @@ class MongoStore:
         except ServerFailed:
             return 0
 
-    def purge(self, purge: Purge) -> Purged:
+    def purge(self, purge: Purge, *, confirm: bool = False) -> Purged:
         """Remove, or make stale, what ``purge`` is about; where the server is away, as soon as it is back."""
         # An operator's order does not wait because the request before it has failed. Where the server is owed one
         # already it is away, and further ones would wait for it one after the other.
@@ -119,7 +121,7 @@ class MongoStore:
         self._heard.add(purge)
         self._owed.add(purge)
         try:
-            count = self._carry_out(purge, leaves_alone=leaves_alone)
+            count = self._carry_out(purge, leaves_alone=leaves_alone, confirm=confirm)
         except ServerFailed:
             return Purged(None, is_recorded=False)
         self._owed.discard(purge)
@@ -137,14 +139,29 @@ class MongoStore:
         try:
             # It is not left alone: until it has them it is of no use.
             for purge in self.owed():
-                self._carry_out(purge, leaves_alone=False)
+                self._carry_out(purge, leaves_alone=False, confirm=True)
                 self._owed.discard(purge)
         except ServerFailed:
             return
         if forgotten_at and self._owed.forgotten_at == forgotten_at:  # else there have been too many again meanwhile
             self._owed = RecentPurges(each for each in self._owed if each.at > forgotten_at)
 
-    def _carry_out(self, purge: Purge, *, leaves_alone: bool = True) -> int:
+    def news(self, known: Container[Purge]) -> Sequence[Purge]:
+        """Return what other front ends have purged, as it is written down at the server."""
+        try:
+            with self._server.asked():
+                documents = list(self._server.purges_since(self._read_until))
+        except ServerFailed:
+            return ()
+        if documents:
+            self._read_until = documents[-1]["made"]
+        purges = [purge for document in documents if (purge := _purge_in(document)) is not None]
+        news = [purge for purge in purges if purge not in known and purge not in self._heard]
+        for purge in news:
+            self._heard.add(purge)
+        return news
+
+    def _carry_out(self, purge: Purge, *, leaves_alone: bool, confirm: bool) -> int:
         wanted: dict[str, Any] = {"requested_at": {"$lte": purge.at}}
         match purge.kind:
             case PurgeKind.URL:
@@ -153,7 +170,8 @@ class MongoStore:
                 wanted["key"] = {"$regex": f"^{re.escape(purge.value)}"}
             case PurgeKind.TAG:
                 wanted["tags"] = purge.value
-        record, made = purge.to_dict(), {"$set": {"made": datetime.fromtimestamp(time.time(), UTC)}}
+        # By the server's clock: others read what has come since they did so before.
+        record, made = purge.to_dict(), {"$currentDate": {"made": True}}
         with self._server.asked(leaves_alone=leaves_alone):
             # First this, which a response that is on its way asks for when it is stored. Each front end writes it.
             self._server.purges.update_one(record, made, upsert=True)
@@ -161,10 +179,11 @@ class MongoStore:
                 count = self._server.responses.update_many(wanted, {"$max": {"purged_at": purge.at}}).matched_count
         if not purge.soft:
             count = self._removed(wanted)
-        with self._server.asked():
-            # With this the server has journaled what went before, too: nothing that is purged is there again after it
-            # was killed.
-            self._server.purges.with_options(write_concern=DURABLE).update_one(record, made, upsert=True)
+        if confirm:
+            with self._server.asked():
+                # With this the server has journaled what went before, too: nothing that is purged is there again after
+                # it was killed.
+                self._server.purges.with_options(write_concern=DURABLE).update_one(record, made, upsert=True)
         return count
 
     def _owed_to(self, entry: StoredResponse) -> StoredResponse | None:
@@ -333,7 +352,12 @@ def _date(second: float) -> datetime:
 
 
 def _is_about(document: Mapping[str, Any], entry: StoredResponse) -> bool:
+    purge = _purge_in(document)
+    return purge is not None and purge.is_about(entry)
+
+
+def _purge_in(document: Mapping[str, Any]) -> Purge | None:
     try:
-        return Purge.from_dict(document).is_about(entry)
+        return Purge.from_dict(document)
     except MalformedPurge:
-        return False
+        return None

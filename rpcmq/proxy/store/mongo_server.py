@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from datetime import datetime, timedelta
 from typing import Any
 
 import gridfs
 from bson.errors import BSONError
-from pymongo import ASCENDING, IndexModel, MongoClient, ReturnDocument
+from pymongo import ASCENDING, DESCENDING, IndexModel, MongoClient, ReturnDocument
 from pymongo.errors import PyMongoError
 from pymongo.write_concern import WriteConcern
 
@@ -25,6 +26,8 @@ DURABLE = WriteConcern(w="majority", j=True)
 
 #: Seconds for which a server that has failed is left alone: the first time, and at most.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 15.0
+#: Time before the latest purge from which on purges are read again, and most that are read at once.
+_OVERLAP, _MOST_PURGES = timedelta(seconds=30), 4096
 #: Seconds that one request waits for a server, for a connection, and for an answer.
 _SELECTION, _CONNECT, _ANSWER = 2.0, 2.0, 2.0
 
@@ -98,6 +101,22 @@ class MongoServer:
                 self._pause = min(2 * self._pause, _LONGEST_PAUSE)
             raise ServerFailed(str(error)) from error
         self._pause, self._away_until = _FIRST_PAUSE, 0.0
+
+    def purges_since(self, made: datetime | None) -> list[Document]:
+        """Return the purges that were written down since a little before ``made``, the latest ones last; within
+        :meth:`asked`.
+
+        Args:
+            made: a time by the server's clock; None: that of the latest one.
+        """
+        if made is None:
+            latest = self.purges.find_one({}, sort=[("made", DESCENDING)])
+            if latest is None:
+                return []
+            made = latest["made"]
+        # A server that takes the place of another one has a clock of its own.
+        wanted = {"made": {"$gte": made - _OVERLAP}}
+        return list(self.purges.find(wanted, {"_id": False}).sort("made", DESCENDING).limit(_MOST_PURGES))[::-1]
 
     def account(self, size: int, entries: int) -> tuple[int, int]:
         """Add to the bytes and the number of stored responses, and return what they are now; within :meth:`asked`."""

@@ -6,6 +6,7 @@ import errno
 import fcntl
 import json
 import os
+from collections import deque
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -32,6 +33,7 @@ class PurgeLog:
         self._purges = RecentPurges(max_purges=_MOST)
         #: Purges that the disk has not taken, the latest ones.
         self._unwritten: dict[Purge, None] = {}
+        self._news: deque[Purge] = deque(maxlen=_MOST)
 
     @property
     def unwritten(self) -> Sequence[Purge]:
@@ -51,6 +53,17 @@ class PurgeLog:
         if (status.st_ino, status.st_size) != self._seen:
             self._read()
         return self._purges
+
+    def news(self) -> list[Purge]:
+        """Return the purges that have come into the file since the last call.
+
+        Raises:
+            OSError: the disk does not give them.
+        """
+        self.current()
+        found = list(self._news)
+        self._news.clear()
+        return found
 
     def add(self, purge: Purge) -> bool:
         """Add ``purge`` for all processes; return whether there are now so many that a sweep is due.
@@ -101,7 +114,7 @@ class PurgeLog:
     def _read(self) -> None:
         with open(self._path, "rb") as file:
             number = os.fstat(file.fileno()).st_ino
-            seen, start = self._seen
+            before, (seen, start) = self._purges, self._seen
             if number != seen:
                 self._purges, start = RecentPurges(self._unwritten, max_purges=_MOST), 0
             file.seek(start)
@@ -112,8 +125,11 @@ class PurgeLog:
                 value = json.loads(line)
                 if isinstance(value, dict) and "forgotten_at" in value:
                     self._purges.forgotten_at = float(value["forgotten_at"])
-                else:
-                    self._purges.add(Purge.from_dict(value))
+                    continue
+                purge = Purge.from_dict(value)
+                if purge not in before:
+                    self._news.append(purge)
+                self._purges.add(purge)
             except (ValueError, TypeError, MalformedPurge):
                 # A line that was not written to its end: its writer has died, and was told by nobody that it is there.
                 continue

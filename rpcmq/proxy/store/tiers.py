@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 
 from rpcmq.proxy.caching.entry import StoredResponse
 from rpcmq.proxy.caching.purge import Purge
@@ -69,10 +69,10 @@ class TieredStore:
         """Remove all stored responses of ``key`` from both."""
         return max(self.memory.remove(key), self.shared.remove(key))
 
-    def purge(self, purge: Purge) -> Purged:
+    def purge(self, purge: Purge, *, confirm: bool = False) -> Purged:
         """Purge both."""
         self.memory.purge(purge)
-        return self.shared.purge(purge)
+        return self.shared.purge(purge, confirm=confirm)
 
     def owed(self) -> Sequence[Purge]:
         """Return the purges that the shared store has yet to take."""
@@ -81,6 +81,13 @@ class TieredStore:
     def settle(self) -> None:
         """Try to have the shared store take them."""
         self.shared.settle()
+
+    def news(self, known: Container[Purge]) -> Sequence[Purge]:
+        """Return what others have purged in the shared store, and purge memory of it."""
+        found = self.shared.news(known)
+        for purge in found:
+            self.memory.purge(purge)
+        return found
 
     def maintain(self, now: float) -> Iterator[None]:
         """Maintain both."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
+from pathlib import Path
 from time import time
 from typing import Any
 
@@ -19,7 +20,7 @@ from rpcmq.proxy.front.hot import HotResponses
 from rpcmq.proxy.http.exchange import Exchange
 from rpcmq.proxy.http.requests import Request
 from rpcmq.proxy.messages import Headers, ResponseHead
-from rpcmq.proxy.store import MemoryStore, Purged, TieredStore
+from rpcmq.proxy.store import FileStore, MemoryStore, Purged, TieredStore
 from rpcmq.testing import eventually
 from tests.proxy.world import SECONDS, World, ask, counting
 
@@ -37,7 +38,7 @@ class FarStore(MemoryStore):
         self.taken: list[Purge] = []
         self._owed: dict[Purge, None] = {}
 
-    def purge(self, purge: Purge) -> Purged:
+    def purge(self, purge: Purge, *, confirm: bool = False) -> Purged:
         purged = super().purge(purge)
         self._owed[purge] = None
         self.settle()
@@ -101,6 +102,42 @@ def test_it_is_obeyed_where_it_was_only_told(world: World) -> None:
     other._purges._subscriptions[0] = other._purges._client.subscribe("proxy.purge.*", other._purges._take)
     eventually(lambda: [each.kind for each in other._purges._recent if not each.soft] == [PurgeKind.URL])
     assert not ask(other, "/a").is_hit
+
+
+def test_what_the_store_has_recorded_is_obeyed_without_any_event(world: World, tmp_path: Path) -> None:
+    """As where a router was killed, and then the front end that had sent it."""
+    world.configure(world.origin(answer_with_a_tag).url)
+    world.fetcher()
+    one, other = (
+        world.front_end(TieredStore(MemoryStore(1 << 20), FileStore(tmp_path / "cache", 1 << 26))) for _ in range(2)
+    )
+    ask(other, "/a")
+    for subscription in other._purges._subscriptions:
+        subscription.close()
+    assert ask(other, "/a").is_hit
+    assert ordered(one, "tag=news")[0] == 200
+    eventually(lambda: not ask(other, "/a").is_hit)
+    assert other.status()["purges"] == 1 and ask(other, "/a").is_hit
+
+
+def test_purges_of_others_that_cannot_be_read_are_read_later(
+    world: World, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(purges, "_TELL_SECONDS", 0.2)
+    store = FarStore()
+    failures = [ZeroDivisionError("one"), ZeroDivisionError("two")]
+    purge = Purge(PurgeKind.ALL, "", 1.0)
+
+    def news(known: Container[Purge]) -> Sequence[Purge]:
+        if failures:
+            raise failures.pop()
+        return [purge]
+
+    store.news = news  # type: ignore[method-assign]
+    world.configure(world.origin(counting()).url)
+    front_end = world.front_end(store)
+    eventually(lambda: front_end.status()["purges"] >= 1)
+    assert "ZeroDivisionError" in caplog.text
 
 
 def test_many_are_told_in_pieces(world: World) -> None:

@@ -143,8 +143,9 @@ def test_a_purge(store: Store, kind: PurgeKind, value: str, soft: bool) -> None:
     assert list(store.find(meant.key)) == [later]
     maintain(store, at)
     assert list(store.find(meant.key)) == [later]
+    assert not store.news([purge])
     # Each process that hears of it carries it out, some more than once.
-    assert store.purge(purge).is_recorded
+    assert store.purge(purge, confirm=True).is_recorded
     store.settle()
     assert list(store.find(meant.key)) == [later]
 

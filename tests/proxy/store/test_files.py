@@ -369,6 +369,23 @@ def test_a_purge_is_written_down_when_the_disk_takes_it_again(tmp_path: Path) ->
     assert not store.owed() and seen_by(other) == [purge.at] and seen_by(FileStore(tmp_path, ROOM)) == [purge.at]
 
 
+def test_purges_of_other_processes_are_read_once(tmp_path: Path) -> None:
+    one = FileStore(tmp_path, ROOM)
+    first, *more = (Purge(PurgeKind.TAG, f"t{number}", 1.0) for number in range(4))
+    one.purge(first)
+    other = FileStore(tmp_path, ROOM)
+    assert not other.news(()), "what was purged before it was opened is in the file"
+    one.purge(more[0])
+    assert list(other.news(())) == [more[0]] and not other.news(()) and not one.news([first, more[0]])
+    one.purge(more[1])
+    # The file is another one after the sweep.
+    maintain(one, 1.0)
+    one.purge(more[2])
+    assert list(other.news([more[1]])) == [more[2]] and not other.news(())
+    (tmp_path / "purges").unlink()
+    assert not other.news(())
+
+
 def test_a_purge_of_which_the_disk_takes_a_part_does_not_spoil_the_next_one(tmp_path: Path) -> None:
     store, other = FileStore(tmp_path, ROOM), FileStore(tmp_path, ROOM)
     stored = put(store, entry(), b"x")

@@ -176,6 +176,29 @@ def test_a_purge_is_written_down_once_though_each_front_end_carries_it_out(
     assert database[mongo_database]["purges"].count_documents({}) == 1
 
 
+def test_purges_of_others_are_read_once(
+    stores: list[MongoStore], database: MongoClient[dict[str, object]], mongo_uri: str, mongo_database: str
+) -> None:
+    one, other = stores
+    assert not other.news(())
+    made = [Purge(kind, "x", 1.8e9 + number, soft) for number, kind in enumerate(PurgeKind) for soft in (False, True)]
+    for purge in made[:5]:
+        one.purge(purge)
+    assert set(other.news(())) == set(made[:5]) and not other.news(()) and not one.news(())
+    for purge in made[5:]:
+        one.purge(purge)
+    assert set(other.news(made[5:7])) == set(made[7:])
+    # A response that was asked for before is not stored by whoever has only read of it.
+    assert other.create(late := entry(at=made[0].at - 1)) and put(other, late, b"x") is None
+    # One that comes long afterwards sees the latest ones only; something else there is passed over.
+    purges = database[mongo_database]["purges"]
+    for soft, age in ((True, 300), (False, 0)):
+        purges.update_many({"soft": soft}, {"$set": {"made": datetime.fromtimestamp(time.time() - age, UTC)}})
+    purges.insert_one({"made": datetime.fromtimestamp(time.time(), UTC), "kind": "?"})
+    with closing(MongoStore(mongo_uri, mongo_database, ROOM)) as third:
+        assert set(third.news(())) == {purge for purge in made if not purge.soft}
+
+
 def test_a_purge_that_is_under_way_counts_here_already(
     stores: list[MongoStore], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -184,10 +207,10 @@ def test_a_purge_that_is_under_way_counts_here_already(
     assert stored is not None
     carry_out = store._carry_out
 
-    def carried_out(purge: Purge, *, leaves_alone: bool = True) -> int:
+    def carried_out(purge: Purge, **options: bool) -> int:
         assert not store.find(KEY) and list(store.owed()) == [purge]
         assert put(store, entry(at=stored.requested_at), b"2") is None
-        return carry_out(purge, leaves_alone=leaves_alone)
+        return carry_out(purge, **options)
 
     monkeypatch.setattr(store, "_carry_out", carried_out)
     assert store.purge(Purge(PurgeKind.URL, KEY, stored.requested_at + 1)) == Purged(1)
@@ -201,7 +224,8 @@ def test_what_is_purged_does_not_come_back_with_a_server_that_is_killed(
         for number in range(20):
             stored = put(store, entry(f"/{number}"), b"1")
             assert stored is not None
-            assert store.purge(Purge(PurgeKind.URL, stored.key, stored.requested_at)).is_recorded
+            purge = Purge(PurgeKind.URL, stored.key, stored.requested_at)
+            assert store.purge(purge, confirm=True).is_recorded
         mongo_server.kill()
         mongo_server.start()
         end = time.monotonic() + 60
