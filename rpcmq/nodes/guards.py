@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from rpcmq.core.router.link_table import LinkTable
 from rpcmq.core.router.model import Request
 from rpcmq.core.router.roundrobin.node import RoundRobin
 from rpcmq.nodes.passage import Passage
@@ -20,10 +21,12 @@ class Guards:
     """Asks a node about requests of the topics that it guards. While there are none the router calls nothing here.
 
     Args:
+        links: of the router.
         stops: says of a request why no consumer may be given it; None: it may.
     """
 
-    def __init__(self, stops: Callable[[Passage], _Explanation | None]) -> None:
+    def __init__(self, links: LinkTable, stops: Callable[[Passage], _Explanation | None]) -> None:
+        self._links = links
         self._stops = stops
         self._roundrobin: RoundRobin | None = None
         self._topics: set[tuple[str, str]] = set()
@@ -63,4 +66,4 @@ class Guards:
         address = request.destination.topic.address
         if (address.exchange, address.topic) not in self._topics:
             return None
-        return self._stops(Passage(now, request, None, None, None))
+        return self._stops(Passage(now, self._links, request))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rpcmq.core.router.link_table import LinkTable
 from rpcmq.core.router.model import Link
 from rpcmq.nodes.passage import Passage
 from rpcmq.nodes.peer import Peer
@@ -20,10 +21,10 @@ class Loss:
         lost_at: when its connection was lost (monotonic seconds).
     """
 
-    __slots__ = ("_link", "lost_at", "now", "peer")
+    __slots__ = ("_link", "_links", "lost_at", "now", "peer")
 
-    def __init__(self, now: float, link: Link, peer: Peer) -> None:
-        self._link = link
+    def __init__(self, now: float, links: LinkTable, link: Link, peer: Peer) -> None:
+        self._link, self._links = link, links
         self.now = now
         self.peer = peer
         self.lost_at = link.since
@@ -65,4 +66,4 @@ class Loss:
             for delivery in consumer.in_flight.values():
                 request = delivery.request
                 if not request.has_ended and not request.flags & Flag.FANOUT:
-                    yield Passage(self.now, request, delivery, None, None)
+                    yield Passage(self.now, self._links, request, delivery)

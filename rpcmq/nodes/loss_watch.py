@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from rpcmq.core.router.link_table import LinkTable
 from rpcmq.core.router.model import Link
 from rpcmq.nodes.loss import Loss
 from rpcmq.nodes.node import Node
@@ -16,11 +17,13 @@ class LossWatch:
     """An observer of losses for one node; see :class:`rpcmq.core.router.roundrobin.losses.LossObserver`.
 
     Args:
+        links: of the router.
         peer_of: returns the peer of a link.
         tell: has the method of the node with this name told: (now, name, what it is about).
     """
 
-    def __init__(self, peer_of: Callable[[Link], Peer], tell: Callable[..., None]) -> None:
+    def __init__(self, links: LinkTable, peer_of: Callable[[Link], Peer], tell: Callable[..., None]) -> None:
+        self._links = links
         self._peer_of = peer_of
         self._tell = tell
 
@@ -32,11 +35,11 @@ class LossWatch:
 
     def consumer_away(self, now: float, link: Link) -> None:
         """Pass it on."""
-        self._tell(now, "consumer_away", Loss(now, link, self._peer_of(link)))
+        self._tell(now, "consumer_away", Loss(now, self._links, link, self._peer_of(link)))
 
     def consumer_gone(self, now: float, link: Link) -> None:
         """Pass it on."""
-        self._tell(now, "consumer_gone", Loss(now, link, self._peer_of(link)))
+        self._tell(now, "consumer_gone", Loss(now, self._links, link, self._peer_of(link)))
 
     def consumer_back(self, now: float, link: Link) -> None:
         """Pass it on."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rpcmq.core.router.link_table import LinkTable
 from rpcmq.core.router.model import Delivery, Request
 from rpcmq.errors import Outcome
 from rpcmq.nodes.fingerprint import fingerprint_of
@@ -24,12 +25,14 @@ class Passage:
         now: the time (monotonic seconds).
     """
 
-    __slots__ = ("_delivery", "_message", "_outcome", "_request", "now")
+    __slots__ = ("_delivery", "_links", "_message", "_outcome", "_request", "now")
 
     def __init__(
-        self, now: float, request: Request, delivery: Delivery | None, message: bytes | None, outcome: int | None
-    ) -> None:
+        self, now: float, links: LinkTable, request: Request, delivery: Delivery | None = None,
+        message: bytes | None = None, outcome: int | None = None,
+    ) -> None:  # fmt: skip
         self.now = now
+        self._links = links
         self._request = request
         self._delivery = delivery
         self._message = message
@@ -73,9 +76,15 @@ class Passage:
 
     @property
     def caller(self) -> str:
-        """The identity of the sender; of one at another router that router's, or the numbers in the key."""
-        caller = self._request.reply_to
-        return caller.identity if caller is not None else self._request.key[ORIGIN_OF_KEY].hex()
+        """The identity of the sender; of a call from another router that router's name.
+
+        Of a cast whose sender is at another router, or gone, it is ``origin:`` and the numbers in the key, which all that
+        it sends has in common.
+        """
+        request = self._request
+        origin = request.key[ORIGIN_OF_KEY]
+        caller = request.reply_to or self._links.by_origin(origin)
+        return caller.identity if caller is not None else f"origin:{origin.hex()}"
 
     @property
     def consumer(self) -> str:

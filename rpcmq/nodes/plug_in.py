@@ -65,8 +65,8 @@ class PlugIn(NodeType):
         settings = context.settings
         self._asks = OpenAsks(lambda: settings.default_timeout_seconds, lambda: settings.message_max_bytes)
         self._peers: dict[Link, Peer] = {}
-        self._watches = Watches(self._passed)
-        self._guards = Guards(self._stops)
+        self._watches = Watches(context.links, self._passed)
+        self._guards = Guards(context.links, self._stops)
         self._others = OtherRouters(plan.name, self._event)
         name, make = plan.name, plan.make
         self.kinds = dict.fromkeys(cast(Iterable[Kind], make.kinds), self._take)
@@ -359,7 +359,7 @@ class PlugIn(NodeType):
         self._guards.meet(roundrobin)
         self._others.meet(mesh.node_news)
         if LossWatch.is_wanted_by(self.plan.make):
-            roundrobin.losses.observers.append(LossWatch(self._peer, self._event))
+            roundrobin.losses.observers.append(LossWatch(self._router.links, self._peer, self._event))
 
     def _event(self, now: float, event: str, *about: Any, is_asked: bool = False) -> None:
         if self._node is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from rpcmq.core.router.link_table import LinkTable
 from rpcmq.core.router.model import Delivery, Request, Topic
 from rpcmq.core.router.roundrobin.node import RoundRobin
 from rpcmq.nodes.passage import Passage
@@ -18,10 +19,12 @@ class Watches:
     """Passes on what concerns the watched topics. While there are none the router calls nothing here.
 
     Args:
+        links: of the router.
         passed: gets it.
     """
 
-    def __init__(self, passed: Callable[[Passage], None]) -> None:
+    def __init__(self, links: LinkTable, passed: Callable[[Passage], None]) -> None:
+        self._links = links
         self._passed = passed
         self._roundrobin: RoundRobin | None = None
         self._topics: set[tuple[str, str]] = set()
@@ -63,14 +66,14 @@ class Watches:
     def delivered(self, now: float, delivery: Delivery) -> None:
         """See :class:`rpcmq.core.router.roundrobin.observers.Observer`."""
         if self._has(delivery.consumer.topic):
-            self._passed(Passage(now, delivery.request, delivery, None, None))
+            self._passed(Passage(now, self._links, delivery.request, delivery))
 
     def answered(self, now: float, delivery: Delivery, message: bytes) -> None:
         """See :class:`rpcmq.core.router.roundrobin.observers.Observer`."""
         if self._has(delivery.consumer.topic):
-            self._passed(Passage(now, delivery.request, delivery, message, None))
+            self._passed(Passage(now, self._links, delivery.request, delivery, message))
 
     def ended(self, now: float, request: Request, outcome: int) -> None:
         """See :class:`rpcmq.core.router.roundrobin.observers.Observer`."""
         if self._has(request.destination.topic):
-            self._passed(Passage(now, request, request.delivery, None, outcome))
+            self._passed(Passage(now, self._links, request, request.delivery, None, outcome))

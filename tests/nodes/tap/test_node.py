@@ -15,7 +15,7 @@ from rpcmq.nodes.tap.node import TAP_KIND
 from rpcmq.testing.network import Call, Network
 from rpcmq.testing.nodes import engine_with, node_of, plan_of, plug_in_of
 from rpcmq.testing.process import Process
-from rpcmq.wire import Kind
+from rpcmq.wire import ORIGIN_OF_KEY, Kind
 
 
 def network(**settings: Any) -> tuple[Network, Process, Process, Process]:
@@ -90,6 +90,16 @@ def test_casts_faults_and_other_ends_are_seen() -> None:
     assert seen == [
         ("cast", ""), ("ended", "ok"), ("call", ""), ("fault", "remote_error"), ("call", ""), ("ended", "timeout"),
     ]  # fmt: skip
+
+
+def test_the_sender_of_a_cast_is_named_while_it_is_linked() -> None:
+    _, ops, api, worker = network()
+    tap = started(ops, what=["cast", "ended"], fields=["caller"])
+    cast = api.cast("compute", "note")
+    assert [copy["caller"] for copy in read(ops, tap)["copies"]] == ["api"]
+    api.stop()
+    worker.settle(worker.take(Kind.CAST))
+    assert [copy["caller"] for copy in read(ops, tap)["copies"]] == [f"origin:{cast.key[ORIGIN_OF_KEY].hex()}"]
 
 
 def test_only_the_topic_the_sorts_and_the_fields_that_are_wanted() -> None:
