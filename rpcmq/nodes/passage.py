@@ -78,7 +78,7 @@ class Passage:
     def caller(self) -> str:
         """The identity of the sender; of a call from another router that router's name.
 
-        Of a cast whose sender is at another router, or gone, it is ``origin:`` and the numbers in the key, which all that
+        Of a cast whose sender is at another router, or gone, it is ``origin:`` and the number in the key that all that
         it sends has in common.
         """
         request = self._request

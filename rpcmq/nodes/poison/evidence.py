@@ -18,8 +18,8 @@ What speaks against a kill: another process of the same host that consumes was l
 has failed; but if the call was given to the later of the two after the earlier one was lost, it has followed it there,
 and both are kills. Of those who die within a second at several hosts it has killed one, but where it was given again.
 A process that comes back was not dead. Where others go on dying without a call that is quarantined, as in a restart by
-SIGKILL, so that chance has probably killed those that had it, it is let through again; where chance may have, it is
-when no more die. One more kill is enough then. An answer to the call ends all suspicion.
+SIGKILL, so that chance has probably killed those that had it, it is let through again; where several die beside it, so
+that chance may have, it is when no more die. One more kill is enough then. An answer to the call ends all suspicion.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import takewhile
 from math import exp, factorial, inf
 
 from rpcmq.nodes.poison.facts import MAX_KILLS, TOGETHER_SECONDS, Death, Flight, Kill, Loss, Suspect, Topic
@@ -210,11 +211,14 @@ class Evidence:
                 suspect.is_doubtful |= self._is_doubtful(now, suspect)
 
     def _is_doubtful(self, now: float, suspect: Suspect) -> bool:
-        """Return whether so many die without it just now that chance may have killed those that had it."""
+        """Return whether several die without it just now, of what may have killed those that had it."""
         if now - suspect.kills[-1].death.lost_at >= _SPELL_SECONDS:
             return False
-        are_several = sum(age < _BURST_SECONDS for age in self._ages_of_others(now, suspect)) > 1
-        return are_several and self._chance_of(now, suspect, suspect.kills, _BURST_SECONDS) > self._chance
+        # No matter how improbable its kills are: a router gives it to the one whose turn it is, which may be the next
+        # one that an operator kills.
+        deaths = reversed(self._deaths.get(suspect.call.place, ()))
+        recent = takewhile(lambda death: now - death.lost_at < _BURST_SECONDS, deaths)
+        return sum(not suspect.has_killed(death) for death in recent) > 1
 
     def calm(self, now: float) -> Verdict:
         """Lift doubtful quarantines where nobody has died for a while: one more kill brings each back."""
@@ -273,7 +277,8 @@ class Evidence:
         if not kills:
             return 1.0
         place = suspect.call.place
-        others = self._ages_of_others(now, suspect)
+        deaths = self._deaths.get(place, ())
+        others = [now - each.lost_at for each in deaths if not suspect.has_killed(each)]
         consumers = max(1, *(kill.death.consumers.get(place, 1) for kill in kills))
         lived = consumers * max(1.0, min(self._memory, now - self._began_at))
         count, in_spell = (sum(age < seconds for age in others) for seconds in (self._memory, spell_seconds))
@@ -282,11 +287,6 @@ class Evidence:
         # The first kill says nothing: whoever dies has had some call.
         expected = rate * sum(kill.seconds for kill in kills[1:])
         return min(1.0, max(kill.beside for kill in kills) * at_least(len(kills) - 1, expected))
-
-    def _ages_of_others(self, now: float, suspect: Suspect) -> list[float]:
-        """The seconds since the deaths at its topic that it has no part in."""
-        deaths = self._deaths.get(suspect.call.place, ())
-        return [now - each.lost_at for each in deaths if not suspect.has_killed(each)]
 
     def _judge(self, now: float, beside: list[Suspect], verdict: Verdict) -> None:
         ranked = sorted(((len(each.unexplained), each) for each in beside), key=lambda each: -each[0])

@@ -153,7 +153,7 @@ class Suspect:
     Attributes:
         quarantined_at: since when it is given to nobody (monotonic seconds); None: it is.
         stopped: calls that were stopped since.
-        is_doubtful: whether so many others have died beside its kills that chance may have killed those as well.
+        is_doubtful: whether others have died beside its kills, so that chance may have killed those as well.
         explained: the processes among those it has killed that a quarantined call has killed.
     """
 

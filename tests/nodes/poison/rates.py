@@ -40,6 +40,8 @@ class Mix:
         restarts: how many of them are killed by SIGKILL, one after the other; each in turn.
         period: seconds between two of these, within a tenth.
         begins: seconds after which they begin.
+        in_order: whether they are killed in the order in which a router gives them calls: to the least busy one, and
+            among equals to the one that it has picked longest ago. Else both orders are random.
         calls: innocent ones that consumers have at the beginning.
         takes: seconds that these take, at most; half of it at least.
         chance: seconds between deaths by chance on the average, before and during the run; 0: there are none.
@@ -50,6 +52,7 @@ class Mix:
     restarts: int = 0
     period: float = 1.0
     begins: float = 0.0
+    in_order: bool = False
     calls: int = 0
     takes: float = 60.0
     chance: float = 0.0
@@ -64,6 +67,11 @@ NOTHING_KILLS = {
         (3, 3, 60, 1.0), (5, 5, 20, 1.0), (5, 5, 60, 1.0), (10, 10, 20, 1.0), (10, 10, 60, 1.0), (10, 10, 60, 1.5),
         (10, 10, 60, 2.0), (10, 10, 60, 4.0), (20, 20, 60, 1.0), (20, 60, 60, 1.0),
     ]
+} | {
+    f"{n} consumers, {calls} calls of up to {takes:g} s, one killed each {period:g} s, in their order": Mix(
+        n, restarts=n, period=period, in_order=True, calls=calls, takes=takes
+    )
+    for n, calls, takes, period in [(5, 5, 20, 1.0), (10, 10, 20, 1.0), (10, 10, 60, 2.0), (20, 20, 60, 1.0)]
 } | {"10 consumers, 20 calls of up to 60 s, one dies each 30 s": Mix(calls=20, chance=30.0)}  # fmt: skip
 
 _SWEEP = Mix(restarts=10)
@@ -104,6 +112,8 @@ class Run:
         #: Of each consumer its process, and since when it has each of its calls.
         self._processes = [next(self._numbers) for _ in range(mix.consumers)]
         self._has: list[dict[str, float]] = [{} for _ in range(mix.consumers)]
+        #: The consumers, the one that was picked longest ago first.
+        self._turns = list(range(mix.consumers))
         #: Seconds that each innocent call takes, and how many consumers have had a call.
         self._takes: dict[str, float] = {}
         self._attempts: Counter[str] = Counter()
@@ -138,7 +148,7 @@ class Run:
         for number, (after, _, _) in enumerate(mix.killers):
             self._at(_BEGAN + after, self._call, f"killer-{number}")
         at = _BEGAN + mix.begins
-        for consumer in random.sample(range(mix.consumers), mix.restarts):
+        for consumer in range(mix.restarts) if mix.in_order else random.sample(range(mix.consumers), mix.restarts):
             at += mix.period * random.uniform(0.9, 1.1)
             self._at(at, self._die, consumer)
         at = 100.0
@@ -155,10 +165,19 @@ class Run:
             _, after, factor = self._mix.killers[int(name.rpartition("-")[2])]
             self._at(at + after * self._random.uniform(1.0, factor), self._kill, name, consumer, process)
 
+    def _pick(self) -> int:
+        """The consumer that is given the next call."""
+        if not self._mix.in_order:
+            return self._random.randrange(self._mix.consumers)
+        best = min(self._turns, key=lambda consumer: len(self._has[consumer]))
+        self._turns.remove(best)
+        self._turns.append(best)
+        return best
+
     def _call(self, name: str) -> None:
         if name not in self.evidence.quarantined:
             if self.kills[name] < _MOST_KILLS:
-                self._give(name, self._random.randrange(self._mix.consumers), self._now)
+                self._give(name, self._pick(), self._now)
         elif name in self._takes:
             self.stopped.add(name)
         else:
@@ -208,11 +227,11 @@ def _print(runs: int) -> None:
     print(f"Nothing kills but an operator, or chance: of {runs} runs")
     for name, mix in NOTHING_KILLS.items():
         bad, stopped, left = false_alarms(mix, runs)
-        print(f"  {name:66} {bad:4} stop an innocent call, {stopped:4} calls, {left:4} quarantined at the end")
+        print(f"  {name:80} {bad:4} stop an innocent call, {stopped:4} calls, {left:4} quarantined at the end")
     print("A call kills: consumers that it has killed on the average, in 95 of 100 runs, and at most")
     for name, mix in KILLERS.items():
         kills = kills_until_quarantine(mix, runs)
-        print(f"  {name:66} {sum(kills) / len(kills):5.2f} {kills[len(kills) * 95 // 100]:3} {kills[-1]:3}")
+        print(f"  {name:80} {sum(kills) / len(kills):5.2f} {kills[len(kills) * 95 // 100]:3} {kills[-1]:3}")
 
 
 if __name__ == "__main__":
