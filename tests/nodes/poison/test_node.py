@@ -172,6 +172,25 @@ def test_what_waits_in_a_queue_is_stopped_when_a_consumer_comes() -> None:
     assert isinstance(error_of(waiting), CallQuarantined) and not town.workers["late"].got(Kind.REQUEST)
 
 
+def test_a_doubtful_quarantine_ends_a_minute_after_the_last_death_and_one_more_brings_it_back() -> None:
+    town = Town(consumers=30)
+    town.net.advance(700)
+    for name in list(town.workers)[:2]:
+        town.kill(name, wait=2)
+    call = town.call()
+    town.kill_with(call, 2)
+    assert [row["doubtful"] for row in town.calls()] == [True] and isinstance(error_of(call), CallQuarantined)
+    town.net.advance(58)
+    assert town.states() == ["quarantined"]
+    town.net.advance(3)
+    assert town.states() == ["suspect"] and "none dies any more" in town.log("lifted")[0]
+    again = town.call()
+    town.kill_with(again)
+    assert town.states() == ["quarantined"] and isinstance(error_of(again), CallQuarantined)
+    town.net.advance(300)
+    assert [row["doubtful"] for row in town.calls()] == [False]
+
+
 def test_release_lets_it_through_and_judges_it_anew() -> None:
     town = Town(consumers=5)
     town.kill_with(town.call(), 2)
