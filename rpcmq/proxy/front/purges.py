@@ -105,7 +105,7 @@ class Purges:
         gevent.killall(self._keepers)
         self.owed.settle()
         if self.owed:
-            left = f"{len(self.owed)} purge(s) are left to other front ends: the store has not taken them"
+            left = f"the store has not taken {len(self.owed)} purge(s): they are lost unless another front end runs"
             self._log.warning("left", left)
             self._tell_once(is_answer=True)
         for subscription in self._subscriptions:
