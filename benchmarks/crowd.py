@@ -39,6 +39,8 @@ _HEARTBEAT = 5.0
 _STEP = 0.05
 #: As the client library has it (milliseconds).
 _ZMTP_HEARTBEAT_MS = 15_000
+#: Connections that are begun at once: fewer than a router has handshakes under way (`link.max_handshakes`).
+_AT_ONCE = 250
 _TAGS = 250
 _CREDIT = 65_535
 _SIZE = 200
@@ -158,9 +160,12 @@ class Process:
 
 def _processes(url: str, number: int) -> list[Process]:
     context = make_context(number)
-    made = [Process(context, url, f"crowd-{os.getpid()}-{i}") for i in range(number)]
-    for process in made:
-        process.welcomed()
+    made: list[Process] = []
+    while len(made) < number:
+        first = len(made)
+        made += [Process(context, url, f"crowd-{os.getpid()}-{i}") for i in range(first, min(number, first + _AT_ONCE))]
+        for process in made[first:]:
+            process.welcomed()
     return made
 
 
