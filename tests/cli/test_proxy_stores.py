@@ -198,53 +198,53 @@ def test_damaged_and_truncated_files(tmp_path: Path, ports: list[int]) -> None:
         assert made.check_all() == URLS
 
 
-def test_a_mongodb_server_that_stands_still_or_is_killed(
-    tmp_path: Path, ports: list[int], mongo_server: Server, mongo_database: str
-) -> None:
-    cache = f'mongodb = "{mongo_server.uri}"\nmongodb_database = "{mongo_database}"'
-    with site(tmp_path, ports, cache) as made:
+@pytest.fixture
+def mongo_site(tmp_path: Path, ports: list[int], mongo_server: Server, mongo_database: str) -> Iterator[Site]:
+    """A site all of whose responses are stored in MongoDB."""
+    with site(tmp_path, ports, f'mongodb = "{mongo_server.uri}"\nmongodb_database = "{mongo_database}"') as made:
         made.check_all()
         assert made.check_all() == URLS
-        with mongo_server.stopped():
-            made.check_all()
-        mongo_server.kill()
-        try:
-            made.check_all()
-            assert made.store()["failed"] > 0
-        finally:
-            mongo_server.start()
-        # It is asked again, a little later.
-        eventually(lambda: made.check_all() == URLS, SECONDS)
-        made.version = 2
-        made.purge_all()
-        eventually(made.purged_everywhere, SECONDS)
-        made.check_all()
+        yield made
+
+
+def test_a_mongodb_server_that_stands_still_or_is_killed(mongo_site: Site, mongo_server: Server) -> None:
+    with mongo_server.stopped():
+        mongo_site.check_all()
+    mongo_server.kill()
+    try:
+        mongo_site.check_all()
+        assert mongo_site.store()["failed"] > 0
+    finally:
+        mongo_server.start()
+    # It is asked again, a little later.
+    eventually(lambda: mongo_site.check_all() == URLS, SECONDS)
+    mongo_site.version = 2
+    mongo_site.purge_all()
+    eventually(mongo_site.purged_everywhere, SECONDS)
+    mongo_site.check_all()
 
 
 def test_a_purge_outlasts_the_front_ends_that_heard_of_it_while_mongodb_is_away(
-    tmp_path: Path, ports: list[int], mongo_server: Server, mongo_database: str
+    mongo_site: Site, mongo_server: Server
 ) -> None:
-    cache = f'mongodb = "{mongo_server.uri}"\nmongodb_database = "{mongo_database}"'
-    with site(tmp_path, ports, cache) as made:
-        made.check_all()
-        assert made.check_all() == URLS
-        made.version = 2
-        mongo_server.kill()
-        try:
-            assert not made.purge_all()
-            eventually(lambda: min(made.owed()) >= 1, SECONDS)
-            fronts = [pid for pid in children_of(made.process.pid) if b"front" in command_of(pid)]
-            assert len(fronts) == 2
-            for front in fronts:
-                os.kill(front, signal.SIGKILL)
-                eventually(lambda: front not in children_of(made.process.pid), SECONDS)  # noqa: B023 - called at once
-                # It has what the other one knows, though the server has never been there since it was started.
-                eventually(lambda: min(made.owed()) >= 1, SECONDS)
-        finally:
-            mongo_server.start()
-        eventually(lambda: made.owed() == [0, 0], SECONDS)
-        made.check_all()
-        eventually(lambda: made.check_all() == URLS, SECONDS)
+    mongo_site.version = 2
+    mongo_server.kill()
+    try:
+        assert not mongo_site.purge_all()
+        eventually(lambda: min(mongo_site.owed()) >= 1, SECONDS)
+        supervisor = mongo_site.process.pid
+        fronts = [pid for pid in children_of(supervisor) if b"front" in command_of(pid)]
+        assert len(fronts) == 2
+        for front in fronts:
+            os.kill(front, signal.SIGKILL)
+            eventually(lambda: front not in children_of(supervisor), SECONDS)  # noqa: B023 - called at once
+            # It has what the other one knows, though the server has never been there since it was started.
+            eventually(lambda: min(mongo_site.owed()) >= 1, SECONDS)
+    finally:
+        mongo_server.start()
+    eventually(lambda: mongo_site.owed() == [0, 0], SECONDS)
+    mongo_site.check_all()
+    eventually(lambda: mongo_site.check_all() == URLS, SECONDS)
 
 
 def command_of(process: int) -> bytes:
