@@ -261,6 +261,7 @@ class FrontEnd:
             "purges": self._purges.applied,
             "purges_missed": self._purges.missed,
             "purges_owed": len(self._purges.owed),
+            "purge_faults": self._purges.faults,
             "access_log_lines_dropped": self._access_log.dropped if self._access_log is not None else 0,
             "store": {name: getattr(store, name) for name in store.__dataclass_fields__},
         }
@@ -277,7 +278,7 @@ class FrontEnd:
         yield "rpcmq_proxy_purges_owed", {}, status["purges_owed"]
         for name in (
             "connections_accepted", "connections_refused", "clients_too_slow", "clients_cut_off", "handshakes_failed",
-            "fetched", "fetches_failed", "fetches_refused", "collapsed", "purges", "purges_missed",
+            "fetched", "fetches_failed", "fetches_refused", "collapsed", "purges", "purges_missed", "purge_faults",
             "access_log_lines_dropped",
         ):  # fmt: skip
             yield f"rpcmq_proxy_{name}_total", {}, status[name]

@@ -28,11 +28,15 @@ class OwedPurges:
 
     Args:
         store: whose disk or server is owed them.
+
+    Attributes:
+        faults: attempts that ended with an error which no store should raise.
     """
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._log = RateLimitedLog(_log)
+        self.faults = 0
         #: Purges that concern this front end alone.
         self._own: set[Purge] = set()
         #: The one that was told last.
@@ -80,7 +84,8 @@ class OwedPurges:
                 self._log.warning("owed", f"{text}: front ends remember them, and go on trying")
             else:
                 _log.info("the store of the cache has taken the %d purge(s) that it was owed", before)
-        except Exception as error:
+        except Exception as error:  # a store's own fault: the next attempt is still made
+            self.faults += 1
             self._log.error("settle", f"purges could not be given to the store: {error!r}", error)
 
     def _told(self) -> list[Purge]:

@@ -77,6 +77,13 @@ class Purges:
         #: Time of the wall clock of the last one, as its sender had it; 0: there was none.
         self.last_at = 0.0
         self._listeners: list[Callable[[], object]] = []
+        #: Readings of others' purges that ended with an error which no store should raise.
+        self._news_faults = 0
+
+    @property
+    def faults(self) -> int:
+        """Attempts to give purges to the store, or to read them there, that ended with an unexpected error."""
+        return self.owed.faults + self._news_faults
 
     def on_purge(self, listener: Callable[[], object]) -> None:
         """Have ``listener`` called with each purge."""
@@ -196,7 +203,8 @@ class Purges:
             try:
                 for purge in self._store.news(self._recent):
                     self._note(purge)
-            except Exception as error:
+            except Exception as error:  # a store's own fault: the next reading is still made
+                self._news_faults += 1
                 self._log.error("news", f"the purges of others could not be read: {error!r}", error)
             gevent.sleep(_TELL_SECONDS)
 

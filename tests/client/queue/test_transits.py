@@ -1,4 +1,4 @@
-"""What items that expire have spent on their way where nobody counts, such as in a socket of a stopped process."""
+"""The time that items which expire have spent where nobody counts, such as in a socket of a stopped process."""
 
 from __future__ import annotations
 

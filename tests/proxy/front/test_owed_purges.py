@@ -90,6 +90,27 @@ def test_a_purge_that_its_store_has_not_taken_outlasts_the_front_ends_that_heard
     assert ordered(third, query)[0] == 200
 
 
+def test_a_store_that_fails_in_a_way_of_its_own_is_counted_and_asked_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(purges, "_TELL_SECONDS", 0.2)
+    world.configure(world.origin(answer_with_a_tag).url)
+    store = FarStore()
+    front_end = world.front_end(store)
+    ordered(front_end, "all=1")
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("a fault")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "settle", fail)
+        patched.setattr(store, "news", fail)
+        eventually(lambda: front_end._purges.owed.faults >= 2 and front_end.status()["purge_faults"] >= 4)
+    store.is_reached = True
+    eventually(lambda: len(store.taken) == 1)
+    assert front_end.status()["purges_owed"] == 0
+
+
 def test_it_is_obeyed_where_it_was_only_told(world: World) -> None:
     world.configure(world.origin(answer_with_a_tag).url)
     world.fetcher()
